@@ -1,17 +1,21 @@
 //! The source over an engine in the same process.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
+use parking_lot::Mutex;
 use revstore_engine::{
-    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseId, Op, OpResult, Put,
-    Range, ReadError, Relation, Revision, Txn, WatchBatch, WatchOptions, Watcher,
+    CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseError, LeaseId, Op,
+    OpResult, Put, PutError, Range, ReadError, Relation, Revision, Txn, TxnError, TxnResult,
+    WatchBatch, WatchOptions, Watcher,
 };
 
+use super::shared_lease::{self, SharedLease};
 use super::{
     Batch, BatchStream, Change, ConditionalWrite, ListPage, ListRequest, Source, SourceError,
     StoredKeyValue, VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
@@ -24,12 +28,17 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct EngineSource {
     engine: Engine,
+    /// Held for one look-up, or for the grant of a lease.
+    lease: Arc<Mutex<SharedLease<LeaseId>>>,
 }
 
 impl EngineSource {
     /// Returns the source over `engine`.
     pub fn new(engine: Engine) -> Self {
-        Self { engine }
+        Self {
+            engine,
+            lease: Arc::default(),
+        }
     }
 
     /// Returns the engine.
@@ -62,46 +71,13 @@ impl EngineSource {
         write: &ConditionalWrite,
         others: &[ConditionalWrite],
     ) -> Result<WriteOutcome, SourceError> {
-        let lease = match &write.action {
+        let result = match &write.action {
             WriteAction::Put {
                 time_to_live: Some(lifetime),
                 ..
-            } => Some(
-                self.engine
-                    .grant(None, seconds(*lifetime))
-                    .map_err(unavailable)?
-                    .id,
-            ),
-            _ => None,
+            } => self.write_leased(write, others, seconds(*lifetime))?,
+            _ => self.write_keys(write, others, None).map_err(unavailable)?,
         };
-        let outcome = self.write_leased(write, others, lease);
-        if let Some(lease) = lease
-            && !matches!(outcome, Ok(WriteOutcome::Done(_)))
-        {
-            // The lease has no keys and may have a long time to live, so it is revoked. It may have
-            // expired already, so an error is ignored.
-            let _ = self.engine.revoke(lease);
-        }
-        outcome
-    }
-
-    fn write_leased(
-        &self,
-        write: &ConditionalWrite,
-        others: &[ConditionalWrite],
-        lease: Option<LeaseId>,
-    ) -> Result<WriteOutcome, SourceError> {
-        let others = || others.iter().map(|other| (other, None));
-        let writes = || std::iter::once((write, lease)).chain(others());
-        let result = self
-            .engine
-            .txn(
-                &Txn::new()
-                    .when(writes().map(|(write, _)| is_as_expected(write)))
-                    .and_then(writes().map(|(write, lease)| operation(write, lease)))
-                    .or_else([Op::Range(Range::of(KeyRange::one(write.key.clone())))]),
-            )
-            .map_err(unavailable)?;
         if result.succeeded {
             return Ok(WriteOutcome::Done(result.revision));
         }
@@ -110,6 +86,67 @@ impl EngineSource {
             _ => None,
         });
         Ok(WriteOutcome::Differs(found))
+    }
+
+    /// Writes a key with a time to live.
+    fn write_leased(
+        &self,
+        write: &ConditionalWrite,
+        others: &[ConditionalWrite],
+        seconds: i64,
+    ) -> Result<TxnResult, SourceError> {
+        if !shared_lease::is_shared(seconds) {
+            let lease = self.engine.grant(None, seconds).map_err(unavailable)?.id;
+            let result = self.write_keys(write, others, Some(lease));
+            if !result.as_ref().is_ok_and(|result| result.succeeded) {
+                // The lease has no keys. It may have expired already, so an error is ignored.
+                let _ = self.engine.revoke(lease);
+            }
+            return result.map_err(unavailable);
+        }
+        let mut is_second = false;
+        loop {
+            let lease = self.shared_lease(seconds).map_err(unavailable)?;
+            match self.write_keys(write, others, Some(lease)) {
+                // Another client has revoked the lease.
+                Err(TxnError::Put {
+                    error: PutError::LeaseNotFound { .. },
+                    ..
+                }) if !is_second => {
+                    self.lease.lock().forget(lease);
+                    is_second = true;
+                }
+                result => return result.map_err(unavailable),
+            }
+        }
+    }
+
+    /// Returns a lease that other writes have used, or a new one.
+    fn shared_lease(&self, seconds: i64) -> Result<LeaseId, LeaseError> {
+        let mut shared = self.lease.lock();
+        let now = self.engine.now();
+        if let Some(id) = shared.reuse(now, seconds) {
+            return Ok(id);
+        }
+        let id = self.engine.grant(None, shared_lease::lifetime(seconds))?.id;
+        shared.keep(id, now, seconds);
+        Ok(id)
+    }
+
+    fn write_keys(
+        &self,
+        write: &ConditionalWrite,
+        others: &[ConditionalWrite],
+        lease: Option<LeaseId>,
+    ) -> Result<TxnResult, TxnError> {
+        let others = || others.iter().map(|other| (other, None));
+        let writes = || std::iter::once((write, lease)).chain(others());
+        self.engine.txn(
+            &Txn::new()
+                .when(writes().map(|(write, _)| is_as_expected(write)))
+                .and_then(writes().map(|(write, lease)| operation(write, lease)))
+                .or_else([Op::Range(Range::of(KeyRange::one(write.key.clone())))]),
+        )
     }
 }
 

@@ -8,6 +8,7 @@ mod engine;
 mod etcd;
 pub(crate) mod raw_store;
 pub(crate) mod raw_watch;
+mod shared_lease;
 mod write;
 
 pub use compactor::Compactor;
@@ -122,7 +123,8 @@ pub enum WriteAction {
     Put {
         /// The value.
         value: Bytes,
-        /// The time after which the key is deleted, by a separate lease; `None` to keep it.
+        /// The time after which the key is deleted, by a lease; `None` to keep it. Up to 1,000 writes with the same
+        /// time share a lease, and then live for up to a twentieth of it, at most a minute, longer.
         time_to_live: Option<Duration>,
     },
     /// Delete the key.

@@ -396,17 +396,56 @@ fn t_06_an_update_can_set_and_remove_the_time_to_live() {
 }
 
 #[test]
-fn t_01_a_failed_write_with_a_time_to_live_leaves_no_lease() {
+fn t_01_failed_writes_with_a_time_to_live_leave_a_shared_lease_at_most() {
     on_both(|fixture, store, _| {
         let Some(engine) = &fixture.engine else {
             return;
         };
-        let lifetime = Some(Duration::from_secs(3600));
         fixture.put_pod("ns/a");
         let key = object("ns/a");
-        let twice = store.create(&key, pod_of("").into(), lifetime);
-        assert_eq!(fixture.wait(twice).unwrap_err().code(), 409);
-        assert_eq!(engine.leases(), []);
+        for (seconds, leases) in [(10, 0), (3600, 1), (3600, 1)] {
+            let lifetime = Some(Duration::from_secs(seconds));
+            let twice = store.create(&key, pod_of("").into(), lifetime);
+            assert_eq!(fixture.wait(twice).unwrap_err().code(), 409);
+            assert_eq!(engine.leases().len(), leases, "{seconds}");
+        }
+    });
+}
+
+#[test]
+fn wc_409_objects_with_one_time_to_live_share_leases() {
+    on_both(|fixture, store, _| {
+        let Some(engine) = &fixture.engine else {
+            return;
+        };
+        let create = |name: &str| {
+            let lifetime = Some(Duration::from_secs(3600));
+            let key = object(name);
+            let created = store.create(&key, pod_of("").into(), lifetime);
+            fixture.wait(created).unwrap();
+        };
+        let exists = |name: &str| {
+            fixture.wait_until_fresh();
+            let key = object(name);
+            let found = fixture.wait(store.get(&key, &GetOptions::default()));
+            found.unwrap().is_some()
+        };
+        create("ns/a");
+        fixture.clock.advance(Duration::from_secs(59));
+        create("ns/b");
+        assert_eq!(engine.leases().len(), 1);
+        // Each lives for its time, and at most a minute longer.
+        fixture.clock.advance(Duration::from_secs(3600));
+        assert!(exists("ns/a") && exists("ns/b"));
+        create("ns/c");
+        fixture.clock.advance(Duration::from_secs(1));
+        assert!(!exists("ns/a") && !exists("ns/b") && exists("ns/c"));
+        // A lease that somebody has revoked is not used again.
+        for lease in engine.leases() {
+            engine.revoke(lease).unwrap();
+        }
+        create("ns/d");
+        assert!(!exists("ns/c") && exists("ns/d"));
     });
 }
 

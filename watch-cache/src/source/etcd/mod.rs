@@ -6,6 +6,7 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
@@ -23,6 +24,7 @@ use revstore_proto::mvccpb::KeyValue;
 use self::client::{COMPACT, CallError, EtcdClient, LEASE_GRANT, LEASE_REVOKE, RANGE, Repeat, TXN};
 pub use self::options::{EtcdOptions, EtcdOptionsError, EtcdTls};
 use self::watch::{EtcdWatch, ProgressSupport};
+use super::shared_lease::{self, SharedLease};
 use super::{
     BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, StoredKeyValue,
     VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
@@ -31,6 +33,8 @@ use crate::wake::timer_queue::TimerQueue;
 
 /// The text of etcd's error for a compacted revision.
 const COMPACTED: &str = "required revision has been compacted";
+/// The text of etcd's error for a lease that does not exist.
+const LEASE_NOT_FOUND: &str = "requested lease not found";
 /// The page size, in keys, of reads from etcd.
 const PAGE_KEYS: i64 = 1000;
 
@@ -92,6 +96,11 @@ pub struct EtcdSource {
     revision_key: Bytes,
     /// The lock is held for one lookup or change.
     known: Arc<Mutex<KnownCluster>>,
+    /// Held for one lookup, or while a lease is granted, so that writes of one time need one.
+    lease: Arc<tokio::sync::Mutex<SharedLease<i64>>>,
+    /// The origin of the times of leases, which follow the clock of the cluster and not one that a
+    /// test moves.
+    started: Instant,
 }
 
 /// The state of the cluster in the header of a response.
@@ -147,6 +156,8 @@ impl EtcdSource {
             progress: Arc::default(),
             revision_key: options.revision_key.clone(),
             known: Arc::default(),
+            lease: Arc::default(),
+            started: Instant::now(),
         })
     }
 
@@ -261,67 +272,17 @@ impl EtcdSource {
         write: ConditionalWrite,
         others: Vec<ConditionalWrite>,
     ) -> Result<WriteOutcome, SourceError> {
-        let lease = match &write.action {
+        let response = match &write.action {
             WriteAction::Put {
                 time_to_live: Some(lifetime),
                 ..
             } => {
-                let grant = LeaseGrantRequest {
-                    ttl: super::engine::seconds(*lifetime),
-                    ..LeaseGrantRequest::default()
-                };
-                let granted = self
-                    .client
-                    .call(LEASE_GRANT, grant, Repeat::IfNotSent)
-                    .await;
-                let granted: LeaseGrantResponse = granted.map_err(failed)?;
-                Some(granted.id)
+                let seconds = super::engine::seconds(*lifetime);
+                self.write_leased(&write, &others, seconds).await
             }
-            _ => None,
+            _ => self.write_txn(&write, &others, None).await,
         };
-        let outcome = self.write_leased(write, others, lease).await;
-        if let Some(id) = lease
-            && matches!(outcome, Ok(WriteOutcome::Differs(_)))
-        {
-            // The lease has no keys and may have a long time to live, so it is revoked. If that
-            // fails, the lease expires later. If the outcome of the write is unknown, the lease may
-            // have a key and is not revoked.
-            let revoke = LeaseRevokeRequest { id };
-            let revoked: Result<LeaseRevokeResponse, _> =
-                self.client.call(LEASE_REVOKE, revoke, Repeat::Always).await;
-            drop(revoked);
-        }
-        outcome
-    }
-
-    async fn write_leased(
-        &self,
-        write: ConditionalWrite,
-        others: Vec<ConditionalWrite>,
-        lease: Option<i64>,
-    ) -> Result<WriteOutcome, SourceError> {
-        let found = request_op::Request::RequestRange(RangeRequest {
-            key: write.key.clone(),
-            ..RangeRequest::default()
-        });
-        let others = others.into_iter().map(|other| (other, None));
-        let writes: Vec<_> = std::iter::once((write, lease)).chain(others).collect();
-        let operation = |request| RequestOp {
-            request: Some(request),
-        };
-        let txn = TxnRequest {
-            compare: writes
-                .iter()
-                .map(|(write, _)| is_as_expected(write))
-                .collect(),
-            success: writes
-                .into_iter()
-                .map(|(write, lease)| operation(request(write, lease)))
-                .collect(),
-            failure: vec![operation(found)],
-        };
-        let response = self.client.call(TXN, txn, Repeat::IfNotSent).await;
-        let response: TxnResponse = response.map_err(failed)?;
+        let response = response.map_err(failed)?;
         if response.succeeded {
             let revision = ClusterState::of(response.header.as_ref()).revision;
             return Ok(WriteOutcome::Done(revision));
@@ -332,6 +293,90 @@ impl EtcdSource {
             _ => None,
         });
         Ok(WriteOutcome::Differs(found))
+    }
+
+    /// Writes a key with a time to live.
+    async fn write_leased(
+        &self,
+        write: &ConditionalWrite,
+        others: &[ConditionalWrite],
+        seconds: i64,
+    ) -> Result<TxnResponse, CallError> {
+        if !shared_lease::is_shared(seconds) {
+            let id = self.grant(seconds).await?;
+            let response = self.write_txn(write, others, Some(id)).await;
+            if response.as_ref().is_ok_and(|response| !response.succeeded) {
+                // The lease has no keys. If the revocation fails, the lease expires later. If the
+                // outcome of the write is unknown, the lease may have a key and is not revoked.
+                let revoke = LeaseRevokeRequest { id };
+                let revoked: Result<LeaseRevokeResponse, _> =
+                    self.client.call(LEASE_REVOKE, revoke, Repeat::Always).await;
+                drop(revoked);
+            }
+            return response;
+        }
+        let mut is_second = false;
+        loop {
+            let id = self.shared_lease(seconds).await?;
+            match self.write_txn(write, others, Some(id)).await {
+                // Another client has revoked the lease, or the cluster was replaced.
+                Err(error) if !is_second && error.status.message().contains(LEASE_NOT_FOUND) => {
+                    self.lease.lock().await.forget(id);
+                    is_second = true;
+                }
+                response => return response,
+            }
+        }
+    }
+
+    /// Returns a lease that other writes have used, or a new one.
+    async fn shared_lease(&self, seconds: i64) -> Result<i64, CallError> {
+        let mut shared = self.lease.lock().await;
+        let now = self.started.elapsed();
+        if let Some(id) = shared.reuse(now, seconds) {
+            return Ok(id);
+        }
+        let id = self.grant(shared_lease::lifetime(seconds)).await?;
+        // The time before the grant, so that the lease does not end earlier than expected.
+        shared.keep(id, now, seconds);
+        Ok(id)
+    }
+
+    async fn grant(&self, ttl: i64) -> Result<i64, CallError> {
+        let grant = LeaseGrantRequest {
+            ttl,
+            ..LeaseGrantRequest::default()
+        };
+        let granted = self
+            .client
+            .call(LEASE_GRANT, grant, Repeat::IfNotSent)
+            .await;
+        granted.map(|granted: LeaseGrantResponse| granted.id)
+    }
+
+    async fn write_txn(
+        &self,
+        write: &ConditionalWrite,
+        others: &[ConditionalWrite],
+        lease: Option<i64>,
+    ) -> Result<TxnResponse, CallError> {
+        let found = request_op::Request::RequestRange(RangeRequest {
+            key: write.key.clone(),
+            ..RangeRequest::default()
+        });
+        let others = || others.iter().map(|other| (other, None));
+        let writes = || std::iter::once((write, lease)).chain(others());
+        let operation = |request| RequestOp {
+            request: Some(request),
+        };
+        let txn = TxnRequest {
+            compare: writes().map(|(write, _)| is_as_expected(write)).collect(),
+            success: writes()
+                .map(|(write, lease)| operation(request(write.clone(), lease)))
+                .collect(),
+            failure: vec![operation(found)],
+        };
+        self.client.call(TXN, txn, Repeat::IfNotSent).await
     }
 }
 
