@@ -10,6 +10,7 @@ pub mod custom;
 pub mod decode;
 mod discovery;
 mod http;
+mod load;
 pub mod managed_fields;
 mod metrics;
 mod openapi;
@@ -24,6 +25,7 @@ mod version;
 
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, EtcdServers, Invocation, parse};
+pub use load::LoadError;
 pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

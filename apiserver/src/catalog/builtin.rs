@@ -155,11 +155,12 @@ fn build(
             } else {
                 let object = kinds::kind(group, version, kind);
                 let object = object.unwrap_or_else(|| resource.object());
-                strategies(
-                    builtin::Rules::new(group, version, kind, storage.now()),
-                    object,
-                    group,
-                )
+                let rules = builtin::Rules::new(group, version, kind, storage.now());
+                let rules = match storage.event_ttl {
+                    Some(ttl) => rules.event_ttl(ttl),
+                    None => rules,
+                };
+                strategies(rules, object, group)
             };
             let namespaced = resource.namespaced();
             let stored = storage.add(&stored_names, namespaced, &fields, &strategies)?;

@@ -293,7 +293,10 @@ fn is_builtin(catalog: &Catalog, group: &str) -> bool {
 }
 
 /// Returns all definitions, in the order in which they were created.
-async fn list(resource: &Resource, stored: &Stored) -> Result<Vec<JsonObject>, RequestError> {
+pub(crate) async fn list(
+    resource: &Resource,
+    stored: &Stored,
+) -> Result<Vec<JsonObject>, RequestError> {
     let listed = stored
         .cache
         .list(&Scope::All, &ListOptions::default())

@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use revstore_watch_cache::RequestError;
+use tokio::sync::Notify;
 
 pub(crate) use builtin::add_builtin;
-pub(crate) use definitions::serve_definitions;
+pub(crate) use definitions::{list as all_definitions, serve_definitions};
 pub(crate) use forms::{form_id, protobuf_form_id};
 pub(crate) use resource::{Names, Origin, Resource, Rules, Stored, Subresource};
 pub(crate) use strategy::BuiltinStrategy;
@@ -27,6 +28,7 @@ pub(crate) use view::{Convert, Presentation, View};
 pub(crate) struct Catalog {
     /// Held to copy or to replace the pointer.
     groups: RwLock<Arc<Groups>>,
+    changed: Notify,
 }
 
 /// The groups by their names; the core group has the empty name.
@@ -77,6 +79,13 @@ impl Catalog {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Groups)) {
         let mut groups = self.groups.write();
         change(Arc::make_mut(&mut groups));
+        drop(groups);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns what is notified of each change.
+    pub(crate) fn changed(&self) -> &Notify {
+        &self.changed
     }
 
     /// Returns a resource.

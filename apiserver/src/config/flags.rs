@@ -91,9 +91,14 @@ revstore_host::flags! {
         ETCD_COMPACTION_INTERVAL: GoDuration = "etcd-compaction-interval", "5m0s",
             "The interval of compactions of the store; 0 for none. Of several API servers over one store one \
              compacts in each interval.";
+        EVENT_TTL: GoDuration = "event-ttl", "1h0m0s",
+            "The time for which events are kept after they were written; 0 for ever.";
         ETCD_LISTEN_URL: Vec<EndpointUrl> = "etcd-listen-url", "",
             "The URLs, comma-separated, to serve the embedded store on over etcd's API, with its JSON gateway, \
              such as http://127.0.0.1:2379. Everybody who reaches them can read and change everything.";
+        LOAD: Option<PathBuf> = "load", "",
+            "A directory with manifests, in files *.yaml, *.yml and *.json, whose objects exist when the server is \
+             ready: definitions of custom resources first, then namespaces, then all others.";
         WATCH_CACHE: bool = "watch-cache", "true",
             "Whether reads are answered by the watch cache. They always are; other values cause a warning.";
         DEFAULT_WATCH_CACHE_SIZE: i64 = "default-watch-cache-size", "100",

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use revstore_engine::LEASE_TTL_MAX_SECONDS;
 use revstore_host::config::{self, ConfigError, Values};
 use revstore_host::net::ListenUrl;
 
@@ -70,6 +71,10 @@ pub struct Config {
     pub etcd_listen_urls: Vec<ListenUrl>,
     /// The interval of compactions of the store; `None` for none.
     pub etcd_compaction_interval: Option<Duration>,
+    /// How long events are kept after they were written, by leases of the store; `None` for ever.
+    pub event_ttl: Option<Duration>,
+    /// A directory with manifests, whose objects exist when the server is ready.
+    pub load: Option<PathBuf>,
     /// The shortest time after which a watch ends that has no timeout.
     pub min_request_timeout: Duration,
     /// The time limit of other requests.
@@ -98,6 +103,20 @@ impl Chance {
     /// The text is no number, or not in this range.
     fn parse_goaway(text: &str) -> Result<Self, String> {
         let chance: f64 = text.parse().map_err(|error| format!("{error}"))?;
+        Self::try_from(chance)
+    }
+
+    /// Returns the probability.
+    pub fn probability(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+}
+
+impl TryFrom<f64> for Chance {
+    type Error = String;
+
+    /// Returns a chance from 0 to 0.02. Smaller parts than a millionth are rounded.
+    fn try_from(chance: f64) -> Result<Self, String> {
         if !(0.0..=Self::GOAWAY_MAX).contains(&chance) {
             return Err("can not be less than 0 or greater than 0.02".to_owned());
         }
@@ -107,11 +126,6 @@ impl Chance {
             reason = "the number is at most 20,000"
         )]
         Ok(Self((chance * 1e6).round() as u32))
-    }
-
-    /// Returns the probability.
-    pub fn probability(self) -> f64 {
-        f64::from(self.0) / 1e6
     }
 }
 
@@ -161,17 +175,6 @@ impl Config {
                 );
             }
         };
-        let mode = values.get(&flags::AUTHORIZATION_MODE);
-        let mut modes = mode.split(',').map(str::trim);
-        let authorization_mode = match modes.next_back() {
-            Some("RBAC") if mode != "AlwaysAllow" => AuthorizationMode::Rbac,
-            Some("AlwaysAllow") => AuthorizationMode::AlwaysAllow,
-            _ => {
-                return fail(format!(
-                    "--authorization-mode={mode}: must be 'AlwaysAllow' or 'RBAC'"
-                ));
-            }
-        };
         let service_ranges = service_ranges(values)?;
         let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
         let inflight = |name: &str, number: i64| {
@@ -201,13 +204,15 @@ impl Config {
             cert_dir: values.get(&flags::CERT_DIR),
             client_ca_file: values.get(&flags::CLIENT_CA_FILE),
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
-            authorization_mode,
+            authorization_mode: authorization_mode(values)?,
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
             etcd_listen_urls,
             etcd,
             etcd_compaction_interval: storage::compaction_interval(values)?,
+            event_ttl: event_ttl(values)?,
+            load: values.get(&flags::LOAD),
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),
@@ -234,6 +239,29 @@ impl Config {
             ..Self::default()
         }
     }
+}
+
+fn authorization_mode(values: &mut Values) -> Result<AuthorizationMode, ConfigError> {
+    let mode = values.get(&flags::AUTHORIZATION_MODE);
+    match mode.split(',').map(str::trim).next_back() {
+        Some("RBAC") => Ok(AuthorizationMode::Rbac),
+        Some("AlwaysAllow") => Ok(AuthorizationMode::AlwaysAllow),
+        _ => {
+            let message = format!("--authorization-mode={mode}: must be 'AlwaysAllow' or 'RBAC'");
+            Err(ConfigError::new(message))
+        }
+    }
+}
+
+/// The longest time for which events are kept: that of a lease.
+const EVENT_TTL_MAX: Duration = Duration::from_secs(LEASE_TTL_MAX_SECONDS.unsigned_abs());
+
+fn event_ttl(values: &mut Values) -> Result<Option<Duration>, ConfigError> {
+    let ttl = values.get(&flags::EVENT_TTL);
+    if ttl.0 < 0 {
+        return Err(ConfigError::new("--event-ttl must not be negative"));
+    }
+    Ok(ttl.positive().map(|ttl| ttl.min(EVENT_TTL_MAX)))
 }
 
 /// The shortest prefixes of the ranges of cluster IPs in IPv4 and in IPv6, as in kube-apiserver.

@@ -2,6 +2,7 @@
 
 mod certificate;
 mod kubeconfig;
+mod options;
 mod ports;
 mod preparation;
 mod runtime;
@@ -24,11 +25,13 @@ use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFi
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::http::{Front, Limits, Random};
+use crate::load::{LoadError, Manifests};
 use crate::metrics::Requests;
 use crate::openapi::Documents;
 use crate::storage::{EtcdError, Storage};
 use crate::stream::Workers;
 use ports::{Ports, Running};
+use preparation::Preparation;
 use runtime::ServerRuntime;
 
 /// The error of a server that cannot start.
@@ -67,6 +70,9 @@ pub enum StartError {
         /// The error.
         source: io::Error,
     },
+    /// The manifests cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// A resource cannot be set up, or the store is not available.
     #[error("cannot set up the resources: {0}")]
     Resources(#[from] RequestError),
@@ -116,10 +122,24 @@ pub struct ApiServer {
 /// | [`random`](Self::random) | the generator of the thread |
 /// | [`engine`](Self::engine) | a new, empty store |
 /// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
-/// | [`config`](Self::config) | plain HTTP and HTTPS on free ports of the loopback interface |
+/// | [`http`](Self::http), [`https`](Self::https) | free ports of the loopback interface |
+/// | [`authorization_mode`](Self::authorization_mode) | all requests are allowed |
+/// | [`user`](Self::user), [`client_ca_file`](Self::client_ca_file) | only the administrator of the kubeconfig |
+/// | [`service_ranges`](Self::service_ranges) | 10.0.0.0/24 and the ports 30000-32767 |
+/// | [`load`](Self::load) | only the objects of a fresh server |
+/// | [`event_ttl`](Self::event_ttl) | an hour |
+/// | [`compaction_interval`](Self::compaction_interval) | five minutes |
+/// | [`etcd_prefix`](Self::etcd_prefix) | `/registry` |
+/// | [`min_request_timeout`](Self::min_request_timeout) | half an hour |
+/// | [`request_timeout`](Self::request_timeout) | a minute |
+/// | [`max_requests_inflight`](Self::max_requests_inflight) | 400 |
+/// | [`max_mutating_requests_inflight`](Self::max_mutating_requests_inflight) | 200 |
+/// | [`goaway_chance`](Self::goaway_chance) | none |
+/// | [`config`](Self::config) | those of the options above |
 #[must_use = "`start` starts the server"]
 pub struct ApiServerBuilder {
     config: Config,
+    users: Vec<(String, User)>,
     engine: Option<Engine>,
     clock: Option<Arc<dyn Clock>>,
     random: Random,
@@ -169,7 +189,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets all options that have flags.
+    /// Sets all options that have flags, such as those of a command line that was [parsed](crate::parse).
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -197,6 +217,7 @@ impl ApiServerBuilder {
     ) -> Result<ApiServer, StartError> {
         let Self {
             config,
+            users,
             engine,
             clock,
             random,
@@ -206,12 +227,8 @@ impl ApiServerBuilder {
             .prefix("revstore-apiserver-")
             .tempdir()
             .map_err(StartError::Runtime)?;
-        let mut tokens = match &config.token_auth_file {
-            Some(path) => TokenFile::open(path)?,
-            None => TokenFile::default(),
-        };
-        let admin_token = kubeconfig::new_token();
-        tokens = tokens.with(&*admin_token, User::new("admin", [MASTERS]));
+        let manifests = config.load.as_deref().map(Manifests::read).transpose()?;
+        let (tokens, admin_token) = tokens(&config, users)?;
 
         let ports = Ports::bind(&config, directory.path())?;
         let endpoints = ports.endpoints();
@@ -225,7 +242,7 @@ impl ApiServerBuilder {
 
         let runtime = ServerRuntime::start().map_err(StartError::Runtime)?;
         let (storage, feeder) = open_storage(&config, engine, clock)?;
-        let storage = Arc::new(storage);
+        let storage = Arc::new(storage.event_ttl(config.event_ttl));
         let etcd = serve_etcd(&config, &storage)?;
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage)?;
@@ -257,7 +274,11 @@ impl ApiServerBuilder {
             workers: Workers::new(),
             is_stopping: AtomicBool::new(false),
         });
-        let followers = preparation::run(&runtime, &front, ports.secure_port(), stop)?;
+        let work = Preparation {
+            port: ports.secure_port(),
+            manifests,
+        };
+        let followers = work.run(&runtime, &front, stop)?;
         let compactor = config
             .etcd_compaction_interval
             .map(|interval| storage.compactor(interval));
@@ -275,6 +296,22 @@ impl ApiServerBuilder {
             _feeder: feeder,
         })
     }
+}
+
+/// Returns all tokens, with that of the administrator, which is new.
+fn tokens(
+    config: &Config,
+    users: Vec<(String, User)>,
+) -> Result<(TokenFile, String), TokenFileError> {
+    let mut tokens = match &config.token_auth_file {
+        Some(path) => TokenFile::open(path)?,
+        None => TokenFile::default(),
+    };
+    for (token, user) in users {
+        tokens = tokens.with(token, user);
+    }
+    let token = kubeconfig::new_token();
+    Ok((tokens.with(&*token, User::new("admin", [MASTERS])), token))
 }
 
 /// Opens the store of a configuration, and returns it with the feeder of its cache.
@@ -309,6 +346,7 @@ impl ApiServer {
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder {
             config: Config::embedded(),
+            users: Vec::new(),
             engine: None,
             clock: None,
             random: Random(Arc::new(fastrand::f64)),

@@ -18,7 +18,6 @@ use tokio::task::JoinSet;
 use super::runtime::ServerRuntime;
 use super::{StartError, certificate};
 use crate::auth::Follower;
-use crate::catalog::serve_definitions;
 use crate::config::Config;
 use crate::http::{ConnectionService, Front};
 
@@ -101,7 +100,6 @@ impl Ports {
             .name("apiserver".to_owned())
             .spawn(move || {
                 runtime.handle().block_on(async {
-                    tokio::spawn(serve_definitions(front.clone()));
                     for follower in followers {
                         tokio::spawn(follower.run());
                     }

@@ -9,7 +9,9 @@ use revstore_watch_cache::cache::{Feeder, FeederThread};
 use super::StartError;
 use super::runtime::ServerRuntime;
 use crate::auth::{AuthorizationMode, Follower, create_bootstrap_policy};
+use crate::catalog::serve_definitions;
 use crate::http::Front;
+use crate::load::{self, Manifests};
 use crate::storage::{EtcdError, Storage};
 
 /// The time for which a start waits for an etcd cluster, as that for the first connection of kube-apiserver.
@@ -30,28 +32,48 @@ pub(super) fn run_feeder(
     None
 }
 
-/// Prepares the store in the runtime, which a source over a network needs, and returns what follows the policy. `port`
-/// is that of the server. The thread may be one of another runtime.
-pub(super) fn run(
-    runtime: &ServerRuntime,
-    front: &Arc<Front>,
-    port: u16,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> Result<Vec<Follower>, StartError> {
-    let (sender, prepared) = mpsc::channel();
-    let front = front.clone();
-    runtime.handle().spawn(async move {
-        let result = tokio::select! {
-            result = prepare(&front, port) => result,
-            () = stop => Err(StartError::Stopped),
-        };
-        // An error means that the start was given up.
-        let _ = sender.send(result);
-    });
-    // An error means that the task has panicked. Its message has been printed.
-    prepared
-        .recv()
-        .unwrap_or_else(|_| Err(RequestError::Stopped.into()))
+/// What is done before the ports are served.
+#[derive(Debug)]
+pub(super) struct Preparation {
+    /// The port of the server.
+    pub(super) port: u16,
+    /// The objects to create.
+    pub(super) manifests: Option<Manifests>,
+}
+
+impl Preparation {
+    /// Prepares the store in the runtime, which a source over a network needs, begins to follow the definitions of custom
+    /// resources, loads the manifests, and returns what follows the policy. The thread may be one of another runtime.
+    pub(super) fn run(
+        self,
+        runtime: &ServerRuntime,
+        front: &Arc<Front>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Vec<Follower>, StartError> {
+        let (sender, prepared) = mpsc::channel();
+        let front = front.clone();
+        runtime.handle().spawn(async move {
+            let result = tokio::select! {
+                result = self.prepare(&front) => result,
+                () = stop => Err(StartError::Stopped),
+            };
+            // An error means that the start was given up.
+            let _ = sender.send(result);
+        });
+        // An error means that the task has panicked. Its message has been printed.
+        prepared
+            .recv()
+            .unwrap_or_else(|_| Err(RequestError::Stopped.into()))
+    }
+
+    async fn prepare(self, front: &Arc<Front>) -> Result<Vec<Follower>, StartError> {
+        let followers = prepare(front, self.port).await?;
+        tokio::spawn(serve_definitions(front.clone()));
+        if let Some(manifests) = self.manifests {
+            load::apply(front, &manifests).await?;
+        }
+        Ok(followers)
+    }
 }
 
 /// Waits until the store can be used, and creates what is missing in it.

@@ -59,6 +59,8 @@ pub(crate) struct Storage {
     epoch: SystemTime,
     /// The beginning of all keys.
     prefix: String,
+    /// How long new versions of events are kept; `None` for ever.
+    pub(crate) event_ttl: Option<Duration>,
 }
 
 impl Storage {
@@ -114,6 +116,7 @@ impl Storage {
             epoch: SystemTime::now() - clock.now(),
             clock,
             prefix: prefix.to_owned(),
+            event_ttl: None,
         };
         (storage, feeder)
     }
@@ -129,6 +132,12 @@ impl Storage {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("context deadline exceeded".to_owned()),
         }
+    }
+
+    /// Sets how long new versions of events are kept; `None` for ever.
+    pub(crate) fn event_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.event_ttl = ttl;
+        self
     }
 
     /// Returns a compactor of the store.

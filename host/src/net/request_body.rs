@@ -23,9 +23,18 @@ enum Source {
     /// `None` only while it is dropped.
     Http1(Option<Incoming>, Leftover),
     Http2(StreamBody),
+    /// `None` after the bytes were taken.
+    Full(Option<Bytes>),
 }
 
 impl RequestBody {
+    /// Returns a body with these bytes, for requests that a program makes to a service of its own.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self(Source::Full(
+            Some(bytes.into()).filter(|bytes| !bytes.is_empty()),
+        ))
+    }
+
     /// Returns a body which, if it is dropped before its end, leaves the rest to the connection.
     pub(super) fn from_incoming(body: Incoming, leftover: Leftover) -> Self {
         Self(Source::Http1(Some(body), leftover))
@@ -56,6 +65,7 @@ impl Body for RequestBody {
             Source::Http1(Some(body), _) => Pin::new(body).poll_frame(context).map_err(Into::into),
             Source::Http1(None, _) => Poll::Ready(None),
             Source::Http2(body) => body.poll_next(context),
+            Source::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -63,6 +73,7 @@ impl Body for RequestBody {
         match &self.0 {
             Source::Http1(body, _) => body.as_ref().is_none_or(Body::is_end_stream),
             Source::Http2(body) => body.is_end_stream(),
+            Source::Full(bytes) => bytes.is_none(),
         }
     }
 
@@ -70,7 +81,10 @@ impl Body for RequestBody {
         match &self.0 {
             Source::Http1(Some(body), _) => body.size_hint(),
             Source::Http2(body) if !body.is_end_stream() => SizeHint::default(),
-            Source::Http1(None, _) | Source::Http2(_) => SizeHint::with_exact(0),
+            Source::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Http1(None, _) | Source::Http2(_) | Source::Full(None) => {
+                SizeHint::with_exact(0)
+            }
         }
     }
 }

@@ -1,0 +1,144 @@
+//! The options of a builder that have flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::ApiServerBuilder;
+use crate::allocation::ServiceRanges;
+use crate::auth::{AuthorizationMode, User};
+use crate::config::Chance;
+
+/// Options that have flags. [`config`](Self::config) sets all of them at once, so it comes first.
+impl ApiServerBuilder {
+    /// Sets the address for plain HTTP, which must be one of the loopback interface, or `None` for HTTPS only.
+    pub fn http(mut self, address: impl Into<Option<SocketAddr>>) -> Self {
+        self.config.http = address.into();
+        self
+    }
+
+    /// Sets the address for HTTPS, or `None` for plain HTTP only.
+    pub fn https(mut self, address: impl Into<Option<SocketAddr>>) -> Self {
+        self.config.https = address.into();
+        self
+    }
+
+    /// Sets which requests are allowed. Requests without a token over plain HTTP are those of an administrator in
+    /// each mode.
+    pub fn authorization_mode(mut self, mode: AuthorizationMode) -> Self {
+        self.config.authorization_mode = mode;
+        self
+    }
+
+    /// Adds a user who is known by a bearer token, as a line of `--token-auth-file` does.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// use revstore_apiserver::auth::{AuthorizationMode, User};
+    /// let server = ApiServer::builder()
+    ///     .authorization_mode(AuthorizationMode::Rbac)
+    ///     .user("secret", User::new("ann", ["devs"]))
+    ///     .start()?;
+    /// # let _ = server;
+    /// # Ok::<(), revstore_apiserver::StartError>(())
+    /// ```
+    pub fn user(mut self, token: impl Into<String>, user: User) -> Self {
+        self.users.push((token.into(), user));
+        self
+    }
+
+    /// Sets the file with the authorities of client certificates. The common name is the user, the organizations are
+    /// the groups.
+    pub fn client_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.config.client_ca_file = Some(path.into());
+        self
+    }
+
+    /// Sets the ranges from which services get cluster IPs and ports of the nodes.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, ServiceRanges};
+    /// let ranges = ServiceRanges {
+    ///     addresses: vec!["10.96.0.0/16".parse()?, "fd00::/112".parse()?],
+    ///     ports: "30000-30100".parse()?,
+    /// };
+    /// let server = ApiServer::builder().service_ranges(ranges).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn service_ranges(mut self, ranges: ServiceRanges) -> Self {
+        self.config.service_ranges = ranges;
+        self
+    }
+
+    /// Creates the objects of the manifests in a directory before [`start`](Self::start) returns: those in the files
+    /// `*.yaml`, `*.yml` and `*.json`, in the order of their names. Definitions of custom resources come first and are
+    /// established before others, then namespaces. An object that exists gets the fields of its manifest, as by a
+    /// merge patch.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// let directory = tempfile::tempdir()?;
+    /// let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team\n";
+    /// std::fs::write(directory.path().join("team.yaml"), text)?;
+    /// let server = ApiServer::builder().load(directory.path()).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn load(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.config.load = Some(directory.into());
+        self
+    }
+
+    /// Sets how long events are kept after they were written, by the clock of the server; `None` for ever. They are
+    /// deleted by leases with whole seconds, which up to 1,000 events share: they live for up to a twentieth of this
+    /// time, at most a minute, longer.
+    pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.config.event_ttl = ttl.into();
+        self
+    }
+
+    /// Sets the interval of compactions of the store, by the clock of the server; `None` for none.
+    pub fn compaction_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
+        self.config.etcd_compaction_interval = interval.into();
+        self
+    }
+
+    /// Sets the beginning of all keys in the store.
+    pub fn etcd_prefix(mut self, prefix: &str) -> Self {
+        self.config.etcd_prefix = format!("/{}", prefix.trim_matches('/'));
+        self
+    }
+
+    /// Sets the shortest time after which a watch ends that has no timeout, by the clock of the server. The time of
+    /// each is random, up to twice this one.
+    pub fn min_request_timeout(mut self, timeout: Duration) -> Self {
+        self.config.min_request_timeout = timeout;
+        self
+    }
+
+    /// Sets the time limit of requests that are not watches.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.config.request_timeout = timeout;
+        self
+    }
+
+    /// Sets the maximum number of reads in flight, by weight; 0 for no limit. Further ones wait, and get 429 after a
+    /// quarter of the request timeout.
+    pub fn max_requests_inflight(mut self, requests: u32) -> Self {
+        self.config.max_requests_inflight = requests;
+        self
+    }
+
+    /// Sets the maximum number of writes in flight; 0 for no limit.
+    pub fn max_mutating_requests_inflight(mut self, requests: u32) -> Self {
+        self.config.max_mutating_requests_inflight = requests;
+        self
+    }
+
+    /// Sets the part of requests over HTTP/2 after which the client is told to connect anew.
+    pub fn goaway_chance(mut self, chance: Chance) -> Self {
+        self.config.goaway_chance = chance;
+        self
+    }
+}

@@ -1,0 +1,8 @@
+//! Options of a server inside a program.
+
+mod builder;
+mod client;
+mod event_ttl;
+mod load;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
