@@ -178,7 +178,8 @@ impl ObjectStore {
     /// Creates an object in a namespace, which is empty for a resource without namespaces. Without a name
     /// the object gets one that begins with its `generateName`.
     ///
-    /// Returns the object as it was written. A dry run returns it without a resource version.
+    /// Returns the object as it was written. A dry run returns it with the resource version of the request, if there is
+    /// one, which is an error otherwise.
     ///
     /// # Errors
     /// - [`RequestError::BadRequest`] if the kind, the API version or the namespace are not those of the
@@ -195,6 +196,7 @@ impl ObjectStore {
     ) -> Result<JsonObject, RequestError> {
         let (mut generated, mut attempts) = (0, 0);
         let mut new = object;
+        let version = metadata::text(&new, "resourceVersion").to_owned();
         loop {
             // The object for the next attempt, if its name is generated or other keys are written with it.
             let is_generated = metadata::text(&new, "name").is_empty();
@@ -221,7 +223,12 @@ impl ObjectStore {
                     new = original;
                 }
                 (Err(error), _) => return Err(error),
-                (Ok(()), _) => return Ok(new),
+                (Ok(()), _) => {
+                    if request.dry_run && has_version {
+                        metadata::set(&mut new, "resourceVersion", Some(version.into()));
+                    }
+                    return Ok(new);
+                }
             }
         }
     }

@@ -507,6 +507,11 @@ fn wc_420_a_dry_run_checks_and_writes_nothing() {
     let before = fixture.engine.current_revision();
     let created = create(named("a")).unwrap();
     assert_eq!(created["metadata"].get("resourceVersion"), None);
+    // As in kube-apiserver, where only the storage refuses a resource version.
+    let mut versioned = named("a");
+    versioned["metadata"]["resourceVersion"] = json!("5");
+    let created = create(versioned).unwrap();
+    assert_eq!(created["metadata"]["resourceVersion"], "5");
     assert_eq!(
         (fixture.engine.current_revision(), fixture.stored("a")),
         (before, None)
