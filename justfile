@@ -100,6 +100,10 @@ kubectl:
 kubernetes-clients *args: kubectl
     tests/clients/kubernetes/run {{args}}
 
+# Makes a directory with kube-apiserver, etcd and kubectl for KUBEBUILDER_ASSETS; `debug` after it for a debug build.
+envtest-assets directory *args:
+    scripts/envtest-assets.sh {{directory}} {{args}}
+
 # Records the session of the README of revstore-apiserver.
 apiserver-session: kubectl
     cargo build -p revstore-apiserver

@@ -24,7 +24,7 @@ mod verbs;
 mod version;
 
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
-pub use config::{Chance, Config, EtcdServers, Invocation, parse};
+pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use load::LoadError;
 pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};

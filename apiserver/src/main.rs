@@ -3,6 +3,7 @@
 use std::env;
 use std::error::Error;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use revstore_apiserver::Invocation;
@@ -12,7 +13,18 @@ use revstore_apiserver::Invocation;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let invocation = match revstore_apiserver::parse(env::args_os().skip(1), env::vars_os()) {
+    let mut arguments = env::args_os();
+    let program = arguments.next().map(PathBuf::from).unwrap_or_default();
+    // The name in a directory of binaries for envtest.
+    let invocation = if program
+        .file_name()
+        .is_some_and(|name| name == "kube-apiserver")
+    {
+        revstore_apiserver::parse_in_place(arguments, env::vars_os())
+    } else {
+        revstore_apiserver::parse(arguments, env::vars_os())
+    };
+    let invocation = match invocation {
         Ok(invocation) => invocation,
         Err(error) => {
             report(&error);

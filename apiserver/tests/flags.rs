@@ -1,6 +1,6 @@
 //! The command line.
 
-use revstore_apiserver::{Config, Invocation, parse};
+use revstore_apiserver::{Config, Invocation, parse, parse_in_place};
 
 /// Returns the configuration and the warnings, or the error.
 fn served(line: &str) -> Result<(Config, Vec<String>), String> {
@@ -81,4 +81,32 @@ fn sizes_of_watch_caches_are_checked() {
         count("--watch-cache --default-watch-cache-size=1000"),
         Ok(0)
     );
+}
+
+#[test]
+fn in_the_place_of_kube_apiserver_unknown_flags_cause_warnings() {
+    let line = "--no-such-switch --no-such-value 7 --other=x --etcd-servers=http://127.0.0.1:1 \
+                --storage=embedded --secure-port 1234 --last";
+    let parsed = parse_in_place(line.split_whitespace().map(Into::into), []);
+    let Ok(Invocation::Serve { config, warnings }) = parsed else {
+        panic!("{parsed:?}");
+    };
+    assert_eq!(config.https.map(|address| address.port()), Some(1234));
+    assert_eq!(config.etcd, None);
+    for name in [
+        "no-such-switch",
+        "no-such-value",
+        "other",
+        "last",
+        "etcd-servers",
+    ] {
+        let beginning = format!("--{name} has no effect");
+        assert!(
+            warnings.iter().any(|it| it.starts_with(&beginning)),
+            "{name}: {warnings:?}"
+        );
+    }
+    // Other errors are still errors.
+    assert!(parse_in_place(["--secure-port=x".into()], []).is_err());
+    assert!(parse_in_place(["stray".into()], []).is_err());
 }

@@ -211,7 +211,6 @@ fn flags_of_the_store_are_checked() -> TestResult {
     let http = "--etcd-servers=http://127.0.0.1:1,http://127.0.0.1:2";
     for (flags, expected) in [
         (vec!["--storage=etcd"], "needs --etcd-servers"),
-        (vec!["--storage=embedded", http], "no meaning"),
         (vec!["--storage=disk"], "must be 'embedded' or 'etcd'"),
         (vec!["--etcd-cafile=ca"], "need --etcd-servers"),
         (vec![http, "--etcd-cafile=ca"], "http has no use for"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use revstore_host::config::{FlagSet, GoDuration};
+use revstore_host::config::{FlagSet, ForeignFlags, GoDuration};
 use revstore_host::net::EndpointUrl;
 
 use super::Config;
@@ -25,6 +25,15 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
     file_mappings: &[],
     foreign: KUBE_APISERVER,
     configure: Config::from_values,
+};
+
+/// All flags of a process that was started in the place of kube-apiserver.
+pub(super) const FLAGS_IN_PLACE: FlagSet<Config> = FlagSet {
+    foreign: ForeignFlags {
+        accepts_others: true,
+        ..KUBE_APISERVER
+    },
+    ..FLAGS
 };
 
 revstore_host::flags! {

@@ -7,6 +7,7 @@ pub(super) const KUBE_APISERVER: ForeignFlags = ForeignFlags {
     program: "kube-apiserver",
     switches: SWITCHES,
     with_values: WITH_VALUES,
+    accepts_others: false,
 };
 
 const SWITCHES: &[&str] = &[

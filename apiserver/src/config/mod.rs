@@ -41,6 +41,26 @@ pub fn parse(
     flags::FLAGS.parse(arguments, environment)
 }
 
+/// Parses the arguments of a process that was started under the name `kube-apiserver`, as by envtest: flags that are not
+/// known, such as those of other versions, cause a warning.
+///
+/// # Errors
+/// As [`parse`].
+///
+/// ```
+/// use revstore_apiserver::{Invocation, parse_in_place};
+/// let arguments = ["--secure-port=0", "--insecure-port=0"].map(Into::into);
+/// let Invocation::Serve { warnings, .. } = parse_in_place(arguments, [])? else { unreachable!() };
+/// assert_eq!(warnings, ["--insecure-port has no effect: it is not known"]);
+/// # Ok::<(), revstore_host::config::ConfigError>(())
+/// ```
+pub fn parse_in_place(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Invocation, ConfigError> {
+    flags::FLAGS_IN_PLACE.parse(arguments, environment)
+}
+
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -31,7 +31,7 @@ impl EtcdServers {
 }
 
 /// Returns the cluster of `--etcd-servers`, or `None` for a store in this process.
-pub(super) fn etcd(values: &Values) -> Result<Option<EtcdServers>, ConfigError> {
+pub(super) fn etcd(values: &mut Values) -> Result<Option<EtcdServers>, ConfigError> {
     let fail = |message: String| Err(ConfigError::new(message));
     let urls = values.get(&flags::ETCD_SERVERS);
     let ca_file = values.get(&flags::ETCD_CAFILE);
@@ -42,7 +42,8 @@ pub(super) fn etcd(values: &Values) -> Result<Option<EtcdServers>, ConfigError> 
     match (values.get(&flags::STORAGE).as_str(), urls.is_empty()) {
         ("etcd", true) => return fail("--storage=etcd needs --etcd-servers".to_owned()),
         ("embedded", false) => {
-            return fail("--etcd-servers has no meaning with --storage=embedded".to_owned());
+            values.warn("--etcd-servers has no effect with --storage=embedded");
+            return Ok(None);
         }
         ("" | "embedded", true) => {
             if ca_file.is_some() || files != (None, None) {

@@ -19,10 +19,11 @@ pub(super) fn read<C>(
             "'{argument}' is not a valid flag"
         )))
     };
-    let mut arguments = arguments.map(|argument| {
+    let arguments = arguments.map(|argument| {
         let text = argument.into_string();
         text.or_else(|text| usage(format!("bad flag syntax: {}", text.to_string_lossy())))
     });
+    let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next().transpose()? {
         let Some(body) = argument.strip_prefix('-').filter(|body| !body.is_empty()) else {
             return stray(argument);
@@ -43,13 +44,23 @@ pub(super) fn read<C>(
             return values.set(&HELP.declaration, "true");
         }
         let Some(flag) = flags.flags().find(|flag| flag.has_name(name)) else {
+            let program = flags.foreign.program;
             let Some(takes_value) = flags.foreign.takes_value(name) else {
-                return usage(format!("flag provided but not defined: -{name}"));
+                if !flags.foreign.accepts_others {
+                    return usage(format!("flag provided but not defined: -{name}"));
+                }
+                let is_value = |next: &Result<String, _>| {
+                    next.as_ref().is_ok_and(|next| !next.starts_with('-'))
+                };
+                if value.is_none() {
+                    arguments.next_if(is_value);
+                }
+                values.warn_once(format!("--{name} has no effect: it is not known"));
+                continue;
             };
             if takes_value && value.is_none() && arguments.next().transpose()?.is_none() {
                 return usage(format!("flag needs an argument: -{name}"));
             }
-            let program = flags.foreign.program;
             values.warn_once(format!(
                 "--{name} has no effect: it is a flag of {program} that is not implemented"
             ));

@@ -32,7 +32,7 @@ pub struct FlagSet<C> {
 }
 
 /// The flags of another program, in whose place this one can be started. Those that this program does not have cause a
-/// warning. Flags of neither are an error.
+/// warning. Flags of neither are an error, unless [`accepts_others`](Self::accepts_others) is set.
 #[derive(Clone, Copy, Debug)]
 pub struct ForeignFlags {
     /// The name of the other program.
@@ -41,6 +41,10 @@ pub struct ForeignFlags {
     pub switches: &'static [&'static str],
     /// The other flags.
     pub with_values: &'static [&'static str],
+    /// Whether flags of neither program cause a warning, too, for a program that was started under the name of the
+    /// other one, by what knows flags of other versions. Such a flag takes the next argument as its value if there is
+    /// none behind `=` and the argument does not begin with a dash.
+    pub accepts_others: bool,
 }
 
 impl ForeignFlags {
@@ -49,6 +53,7 @@ impl ForeignFlags {
         program: "",
         switches: &[],
         with_values: &[],
+        accepts_others: false,
     };
 
     /// Returns whether a flag takes its value from the next argument, if there is none behind `=`.

@@ -75,6 +75,7 @@ pub(crate) const FLAGS: FlagSet<Values> = FlagSet {
         program: "other",
         switches: &["other-switch", "auto-tls"],
         with_values: &["other-value"],
+        accepts_others: false,
     },
     configure: |values| Ok(values.clone()),
 };
