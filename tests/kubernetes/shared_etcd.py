@@ -218,6 +218,9 @@ def examples(kube, ours, etcd, directory):
             base, plural, namespaced = resource
             with open(file, "rb") as data:
                 value = data.read()
+            if form == "json":
+                # As servers write it.
+                value = json.dumps(json.loads(value), separators=(",", ":"))
             scope = "namespaceValue/" if namespaced else ""
             key = "/registry/%s/%snameValue" % (SPECIAL_KEYS.get((group, plural), plural), scope)
             path = base + ("/namespaces/namespaceValue" if namespaced else "") + "/" + plural + "/nameValue"
