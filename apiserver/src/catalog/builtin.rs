@@ -86,10 +86,6 @@ const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
     ),
 ];
 
-/// The warning about definitions whose schemas have rules in CEL.
-const RULES_WARNING: &str =
-    "x-kubernetes-validations are accepted and not evaluated by this server";
-
 /// The warning about definitions whose versions are converted by a webhook.
 const CONVERSION_WARNING: &str = "spec.conversion.strategy: conversion by webhook is not supported by this server: only \
      the storage version can be used";
@@ -332,9 +328,6 @@ impl Rules for BuiltinRules {
     fn warnings(&self, object: &JsonObject) -> Vec<String> {
         if is_definitions(self.resource) {
             let mut warnings = definition::warnings(object, None);
-            if definition::has_rules(object) {
-                warnings.push(RULES_WARNING.to_owned());
-            }
             let conversion = object.get("spec").and_then(|spec| spec.get("conversion"));
             if conversion.is_some_and(|conversion| conversion["strategy"] == "Webhook") {
                 warnings.push(CONVERSION_WARNING.to_owned());

@@ -2,5 +2,6 @@
 
 pub mod definition;
 pub mod resource;
+pub(crate) mod rules;
 pub mod schema;
 pub(crate) mod text;

@@ -27,7 +27,7 @@ pub use deletion::{
 pub use shape::admit;
 pub use status::{accept_names, establish};
 pub(crate) use strategy::set_defaults;
-pub use strategy::{DefinitionStatus, Definitions, has_rules, warnings};
+pub use strategy::{DefinitionStatus, Definitions, warnings};
 pub(crate) use v1beta1::to_v1;
 pub use version::{SelectableField, Version};
 

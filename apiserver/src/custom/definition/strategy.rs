@@ -160,8 +160,3 @@ pub fn warnings(new: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
         .map(|format| format!("unrecognized format {format:?}"))
         .collect()
 }
-
-/// Returns whether a schema of a definition has rules in CEL, which are not evaluated.
-pub fn has_rules(definition: &JsonObject) -> bool {
-    schemas(definition).any(|schema| schema.has_rules())
-}

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::priority;
 use crate::custom::resource::{Column, JsonPath, Scale};
+use crate::custom::rules::Rules;
 use crate::custom::schema::{Schema, SchemaError};
 
 /// A version of a custom resource, as its definition describes it.
@@ -20,6 +21,8 @@ pub struct Version {
     pub deprecation: Option<String>,
     /// The schema of objects.
     pub schema: Option<Schema>,
+    /// The rules of the schema in CEL.
+    pub(crate) rules: Option<Rules>,
     /// Whether the status is a resource of its own.
     pub has_status: bool,
     /// Where the replicas stand, if there is a scale.
@@ -110,6 +113,7 @@ impl Version {
             storage: flag("storage"),
             deprecation: flag("deprecated").then(deprecation),
             schema: schema.map(Schema::parse).transpose()?,
+            rules: schema.and_then(Rules::of),
             has_status: subresource("status").is_some(),
             scale: subresource("scale").map(Scale::parse),
             columns,
@@ -118,11 +122,6 @@ impl Version {
                 .map(SelectableField::parse)
                 .collect(),
         })
-    }
-
-    /// Returns whether the schema has rules in CEL.
-    pub fn has_rules(&self) -> bool {
-        self.schema.as_ref().is_some_and(Schema::has_rules)
     }
 }
 

@@ -241,10 +241,16 @@ fn check_schema(
     let unsupported = parsed.unsupported_errors(&root);
     if !parsed.is_unreadable() {
         let structural = parsed.structural_errors(&root);
-        if structural.is_empty() {
+        let is_structural = structural.is_empty();
+        if is_structural {
             causes.extend(parsed.default_errors(&root));
         }
         causes.extend(structural);
+        causes.extend(unsupported);
+        if is_structural {
+            crate::custom::rules::check(schema, &root, causes);
+        }
+        return;
     }
     causes.extend(unsupported);
 }

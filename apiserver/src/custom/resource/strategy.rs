@@ -169,6 +169,9 @@ impl CustomResource {
             schema.embedded_errors(&object, false, &Path::root(""), &mut causes);
         }
         self.validate_lists(&object, old_object.as_ref(), &mut causes);
+        if let Some(rules) = &self.version.rules {
+            rules.validate(&object, old_object.as_ref(), &mut causes);
+        }
         causes.into_unique()
     }
 
@@ -357,11 +360,11 @@ impl Strategy for CustomStatus {
         if let Some(scale) = &version.scale {
             causes.extend(scale.status_errors(new));
         }
-        self.0.validate_lists(
-            &Value::Object(new.clone()),
-            Some(&Value::Object(old)),
-            &mut causes,
-        );
+        let (new, old) = (self.0.in_version(new), self.0.in_version(&old));
+        self.0.validate_lists(&new, Some(&old), &mut causes);
+        if let Some(rules) = &version.rules {
+            rules.validate(&new, Some(&old), &mut causes);
+        }
         causes.into_unique()
     }
 }

@@ -49,6 +49,10 @@ impl Causes {
         }
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StatusCause> {
+        self.list.iter()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
