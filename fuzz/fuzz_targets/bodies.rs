@@ -10,7 +10,7 @@ use revstore_apiserver::decode::{
     FieldValidation, Format, MAX_DEPTH, decode, from_json, from_yaml, integral_floats_to_integers,
     to_yaml,
 };
-use revstore_apiserver::managed_fields::{FieldSet, Untyped, compare};
+use revstore_structured_merge::{FieldSet, Untyped, compare};
 use revstore_apiserver::patch::{Patch, PatchType};
 use serde_json::Value;
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use revstore_kinds as kinds;
+use revstore_structured_merge::{ApplyError, FieldSet, Write, apply, track_update};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::encode::TableColumn;
 use revstore_watch_cache::registry::{JsonObject, Propagation, Strategy};
@@ -18,9 +19,7 @@ use crate::catalog::{
 };
 use crate::custom::definition;
 use crate::decode;
-use crate::managed_fields::{
-    ApplyError, FieldSet, KindsSchema, ReplicaPaths, Write, apply, track_update, zero_object,
-};
+use crate::managed_fields::{KindsSchema, ReplicaPaths, zero_object};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use revstore_structured_merge::{ApplyError, FieldSet, Write, apply, track_update};
 use revstore_watch_cache::encode::TableColumn;
 use revstore_watch_cache::registry::{JsonObject, Propagation};
 use revstore_watch_cache::{RequestError, ResourceCache};
@@ -11,9 +12,7 @@ use serde_json::Value;
 use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
-use crate::managed_fields::{
-    ApplyError, CustomSchema, FieldSet, ReplicaPaths, Write, apply, track_update,
-};
+use crate::managed_fields::{CustomSchema, ReplicaPaths};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
 

@@ -1,5 +1,6 @@
 //! One resource of one group and version.
 
+use revstore_structured_merge::{ApplyError, FieldSet, Write};
 use revstore_watch_cache::RequestError;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::catalog::Presentation;
 use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
-use crate::managed_fields::{ApplyError, FieldSet, ReplicaPaths, Write};
+use crate::managed_fields::ReplicaPaths;
 use crate::patch::{Patch, PatchError};
 
 /// Where a resource comes from. Paths and errors differ in details.

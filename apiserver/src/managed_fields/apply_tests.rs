@@ -1,8 +1,8 @@
+use revstore_structured_merge::{ApplyError, FieldSet, Write, apply};
 use serde_json::{Map, Value, json};
 
-use super::{ApplyError, apply};
 use crate::custom::schema::Schema;
-use crate::managed_fields::{CustomSchema, FieldSet, KindsSchema, Write};
+use crate::managed_fields::{CustomSchema, KindsSchema};
 
 static NOTHING: FieldSet = FieldSet::EMPTY;
 

@@ -3,10 +3,11 @@
 use std::sync::LazyLock;
 
 use revstore_kinds::Type;
+use revstore_structured_merge::{FieldSchema, FieldShape, JsonType, ListKey, Untyped};
 use serde_json::Value;
 
-use super::{FieldSchema, FieldShape, JsonType, KindsSchema, ListKey, Untyped};
 use crate::custom::schema::{Additional, Schema};
+use crate::managed_fields::KindsSchema;
 
 /// The type of the metadata of all objects.
 static METADATA: LazyLock<Option<&'static Type>> = LazyLock::new(|| {

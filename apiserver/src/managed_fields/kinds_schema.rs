@@ -1,9 +1,8 @@
 //! The types of built-in kinds as the schema of tracked fields.
 
 use revstore_kinds::{Field, ListType, Shape, Type};
+use revstore_structured_merge::{FieldSchema, FieldShape, JsonType, ListKey, Untyped};
 use serde_json::{Map, Value};
-
-use super::{FieldSchema, FieldShape, JsonType, ListKey};
 
 /// A type of a built-in kind, or a part of one.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +25,7 @@ impl KindsSchema {
 impl FieldSchema for KindsSchema {
     fn shape(self, value: Option<&Value>) -> FieldShape {
         let Some(ty) = self.ty else {
-            return super::Untyped.shape(value);
+            return Untyped.shape(value);
         };
         let ty = ty.target();
         let is_atomic = self.field.map_or(ty.is_atomic(), Field::is_atomic);
@@ -43,7 +42,7 @@ impl FieldSchema for KindsSchema {
                 }
                 _ => FieldShape::Leaf,
             },
-            Shape::FieldsV1 => super::Untyped.shape(value),
+            Shape::FieldsV1 => Untyped.shape(value),
             _ => FieldShape::Leaf,
         }
     }
@@ -129,3 +128,7 @@ pub fn zero_object(ty: &'static Type) -> Map<String, Value> {
     }
     object
 }
+
+#[cfg(test)]
+#[path = "kinds_schema_tests.rs"]
+mod tests;

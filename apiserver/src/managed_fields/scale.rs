@@ -1,6 +1,6 @@
 //! The entries of an object, as the subresource `scale` has them.
 
-use super::{Entry, FieldSet, PathElement};
+use revstore_structured_merge::{Entry, FieldSet, PathElement};
 
 /// The version of the API of scales.
 const API_VERSION: &str = "autoscaling/v1";

@@ -2,6 +2,9 @@
 
 use http::header::USER_AGENT;
 use revstore_kinds as kinds;
+use revstore_structured_merge::{
+    ApplyError, FieldSet, Write, apply, kind_text, read_entries, set_entries, track_update,
+};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{
@@ -13,10 +16,7 @@ use crate::catalog::Resource;
 use crate::custom::schema::CAUSES_MAX;
 use crate::decode::{field_manager_causes, manager_or_user_agent};
 use crate::http::{Exchange, Front};
-use crate::managed_fields::{
-    ApplyError, FieldSet, KindsSchema, Write, apply, entries_of_scale, entries_with_scale,
-    kind_text, read_entries, set_entries, track_update, zero_object,
-};
+use crate::managed_fields::{KindsSchema, entries_of_scale, entries_with_scale, zero_object};
 use crate::verbs::facet::Facet;
 
 /// The name of the manager of writes by the server itself.

@@ -1,6 +1,6 @@
 //! Objects whose fields are compared, and their schema, which the Go program has as well.
 
-use revstore_apiserver::managed_fields::{FieldSchema, FieldShape, ListKey, Untyped};
+use revstore_structured_merge::{FieldSchema, FieldShape, ListKey, Untyped};
 use serde_json::{Map, Value, json};
 
 use crate::generate::Generator;

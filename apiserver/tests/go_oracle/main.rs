@@ -15,8 +15,8 @@ use oracle::{Oracle, Request};
 use revstore_apiserver::decode::{
     FieldValidation, from_json, from_yaml, integral_floats_to_integers, to_yaml,
 };
-use revstore_apiserver::managed_fields::{FieldSet, compare};
 use revstore_apiserver::patch::{Patch, PatchType};
+use revstore_structured_merge::{FieldSet, compare};
 use serde_json::{Value, json};
 
 /// The number of random cases of each test.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::{FieldSchema, FieldSet, FieldShape, ListKey, PathElement};
+use crate::{FieldSchema, FieldSet, FieldShape, ListKey, PathElement};
 
 /// The difference of two objects. No field is in two of the sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,9 @@ pub enum CompareError {
     /// An item of a set is not a scalar.
     #[error("associative list without keys has an element that's not a scalar")]
     NotAScalar,
+    /// The object cannot be seen in the version of the API of another entry.
+    #[error("{0}")]
+    Unconvertible(String),
 }
 
 /// Compares two objects of a type.
@@ -42,7 +45,7 @@ pub enum CompareError {
 /// [`CompareError`] if lists have items that cannot be identified.
 ///
 /// ```
-/// use revstore_apiserver::managed_fields::{FieldSet, Untyped, compare};
+/// use revstore_structured_merge::{FieldSet, Untyped, compare};
 /// use serde_json::json;
 /// let comparison = compare(
 ///     &json!({"a": 1, "b": {"c": 1}}),
@@ -51,7 +54,7 @@ pub enum CompareError {
 /// )?;
 /// assert_eq!(comparison.modified, FieldSet::of_names(&["a"]));
 /// assert_eq!(comparison.added, FieldSet::of_names(&["b.d"]));
-/// # Ok::<(), revstore_apiserver::managed_fields::CompareError>(())
+/// # Ok::<(), revstore_structured_merge::CompareError>(())
 /// ```
 pub fn compare<S: FieldSchema>(
     old: &Value,
@@ -67,7 +70,7 @@ pub fn compare<S: FieldSchema>(
 ///
 /// # Errors
 /// As [`compare`].
-pub(super) fn compare_objects<S: FieldSchema>(
+pub(crate) fn compare_objects<S: FieldSchema>(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
     schema: S,
@@ -264,21 +267,21 @@ fn items(value: Option<&Value>) -> &[Value] {
 }
 
 /// Returns the path element of an item.
-pub(super) fn element(item: &Value, shape: &FieldShape) -> Result<PathElement, CompareError> {
+pub(crate) fn element(item: &Value, shape: &FieldShape) -> Result<PathElement, CompareError> {
     match shape {
         FieldShape::Map(keys) => {
             let object = item.as_object().ok_or(CompareError::NotAnObject)?;
-            let mut found = Map::new();
-            for ListKey { name, default } in keys {
-                if let Some(value) = object.get(name).or(default.as_ref()) {
-                    found.insert(name.clone(), value.clone());
+            let found = keys.iter().filter_map(|ListKey { name, default }| {
+                let value = object.get(name).or(default.as_ref())?;
+                Some((name.as_str(), value))
+            });
+            match PathElement::of_keys(found) {
+                PathElement::Key(found) if found.is_empty() => {
+                    let names = keys.iter().map(|key| key.name.clone()).collect();
+                    Err(CompareError::NoKeys(names))
                 }
+                element => Ok(element),
             }
-            if found.is_empty() {
-                let names = keys.iter().map(|key| key.name.clone()).collect();
-                return Err(CompareError::NoKeys(names));
-            }
-            Ok(PathElement::key(&found))
         }
         _ if item.is_object() || item.is_array() || item.is_null() => Err(CompareError::NotAScalar),
         _ => Ok(PathElement::value(item)),

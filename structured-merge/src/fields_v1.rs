@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{FieldSet, PathElement};
+use crate::{ElementError, FieldSet, PathElement};
 
 /// The key that says that a field with others in it is a member itself.
 const SELF: &str = ".";
 
 impl FieldSet {
-    /// Reads `FieldsV1`, or returns `None` if it is malformed.
+    /// Reads `FieldsV1`, or returns `None` if it is malformed. Elements of a kind that is not known are left out.
     ///
     /// ```
-    /// use revstore_apiserver::managed_fields::FieldSet;
+    /// use revstore_structured_merge::FieldSet;
     /// use serde_json::json;
     /// let fields = json!({"f:spec": {".": {}, "f:color": {}}});
     /// let set = FieldSet::from_fields_v1(&fields).unwrap();
@@ -20,16 +20,23 @@ impl FieldSet {
     /// ```
     pub fn from_fields_v1(fields: &Value) -> Option<Self> {
         let mut set = Self::default();
-        for (key, value) in fields.as_object()? {
+        let members = match fields {
+            Value::Null => return Some(set),
+            fields => fields.as_object()?,
+        };
+        for (key, value) in members {
             if key == SELF {
                 continue;
             }
-            let element = PathElement::from_fields_v1(key)?;
-            let inner = value.as_object()?;
-            if inner.is_empty() || inner.contains_key(SELF) {
+            let element = match PathElement::from_fields_v1(key) {
+                Ok(element) => element,
+                Err(ElementError::UnknownKind) => continue,
+                Err(_) => return None,
+            };
+            let child = Self::from_fields_v1(value)?;
+            if child.is_empty() || value.get(SELF).is_some() {
                 set.members.insert(element.clone());
             }
-            let child = Self::from_fields_v1(value)?;
             if !child.is_empty() {
                 set.children.insert(element, child);
             }
@@ -60,7 +67,7 @@ impl FieldSet {
 mod tests {
     use serde_json::json;
 
-    use crate::managed_fields::FieldSet;
+    use crate::FieldSet;
 
     #[test]
     fn fields_v1_is_read_and_written() {
@@ -79,8 +86,13 @@ mod tests {
             json!({"x": {}}),
             json!({"f:a": 1}),
             json!({"f:a": {"b": {}}}),
+            json!({"f:a": {"k:[]": {}}}),
         ] {
             assert_eq!(FieldSet::from_fields_v1(&malformed), None, "{malformed}");
         }
+        // A later version may have other kinds of elements.
+        let later = json!({"f:a": {"x:b": {}}, "y:c": 1, "f:d": null});
+        let set = FieldSet::from_fields_v1(&later).unwrap();
+        assert_eq!(set, FieldSet::of_names(&["a", "d"]));
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PathElement;
+use crate::PathElement;
 
 /// A set of fields. A field and the object that contains it are independent members: the set with `spec.a`
 /// does not contain `spec`.
 ///
 /// ```
-/// use revstore_apiserver::managed_fields::{FieldSet, PathElement};
+/// use revstore_structured_merge::{FieldSet, PathElement};
 /// let field = |name: &str| PathElement::Field(name.to_owned());
 /// let set = FieldSet::of_paths([[field("spec"), field("a")].as_slice()]);
 /// assert!(set.contains(&[field("spec"), field("a")]));
@@ -17,9 +17,9 @@ use super::PathElement;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    pub(super) members: BTreeSet<PathElement>,
+    pub(crate) members: BTreeSet<PathElement>,
     /// The fields in other fields; none of the sets is empty.
-    pub(super) children: BTreeMap<PathElement, FieldSet>,
+    pub(crate) children: BTreeMap<PathElement, FieldSet>,
 }
 
 impl FieldSet {

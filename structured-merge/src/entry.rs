@@ -5,7 +5,7 @@ use std::collections::{HashMap, hash_map};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::FieldSet;
+use crate::FieldSet;
 
 /// The kind of write of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::compare::compare_objects;
-use super::entry::{Entry, Operation, read_entries, set_entries};
-use super::{CompareError, FieldSchema, FieldSet};
+use crate::compare::compare_objects;
+use crate::validate::check_versions;
+use crate::{CompareError, Entry, FieldSchema, FieldSet, Operation, read_entries, set_entries};
 
 /// The largest number of entries of updates. The oldest ones of a version are merged into one with the
 /// manager `ancient-changes`.
@@ -17,7 +17,7 @@ const MERGED_MANAGER: &str = "ancient-changes";
 const UNKNOWN_MANAGER: &str = "unknown";
 
 /// The fields that are not tracked.
-pub(super) const UNTRACKED: [&str; 12] = [
+pub(crate) const UNTRACKED: [&str; 12] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -35,7 +35,7 @@ pub(super) const UNTRACKED: [&str; 12] = [
 /// What is known about a write.
 #[derive(Clone, Debug)]
 pub struct Write<'a> {
-    /// The name of the manager (see [`manager_or_user_agent`](crate::decode::manager_or_user_agent)).
+    /// The name of the manager ; empty for `unknown`.
     pub manager: &'a str,
     /// The version of the API of the request: `apps/v1`.
     pub api_version: &'a str,
@@ -51,7 +51,7 @@ pub struct Write<'a> {
 /// Sets `managedFields` of the new version of an object.
 ///
 /// `live` is the current version. For a create it is the empty object of the kind: for a built-in kind
-/// [`zero_object`](super::zero_object), for others an object with `apiVersion` and `kind`. The entries in `new`
+/// the object with the zero values of Go, for others an object with `apiVersion` and `kind`. The entries in `new`
 /// replace those of `live`, if they are well-formed and there are any; a list with one empty entry, or none,
 /// removes all. An object without entries is not tracked, unless it is created.
 ///
@@ -64,12 +64,19 @@ pub fn track_update<S: FieldSchema>(
     schema: S,
     write: &Write<'_>,
 ) -> Result<(), CompareError> {
-    let entries = entries_before(live, new, !write.subresource.is_empty());
+    let mut entries = entries_before(live, new, !write.subresource.is_empty());
     set_entries(new, Vec::new());
     let uid = metadata(live, "uid");
     let is_create = uid.is_none_or(|uid| uid.is_null() || uid == "");
     if entries.is_empty() && !is_create {
         return Ok(());
+    }
+    for object in [live, &*new] {
+        check_versions(&entries, write.api_version, object, schema)
+            .map_err(CompareError::Unconvertible)?;
+    }
+    for entry in &mut entries {
+        entry.fields.reconcile(schema);
     }
     let mut comparison = compare_objects(live, new, schema)?;
     for set in [

@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::compare::compare_objects;
-use super::entry::{Entry, Operation, read_entries, set_entries};
-use super::typed::{fields_of, path_text, remove, validate};
-use super::update::{UNTRACKED, Write, track_update};
-use super::{FieldSchema, FieldSet, PathElement, merge};
+use crate::compare::compare_objects;
+use crate::element::escape_html;
+use crate::update::UNTRACKED;
+use crate::validate::check_versions;
+use crate::{
+    Entry, FieldSchema, FieldSet, Operation, PathElement, Write, fields_of, merge, path_text,
+    read_entries, remove, set_entries, track_update, validate,
+};
 
 /// The manager of the fields that an object has before it is applied for the first time.
 const FIRST_MANAGER: &str = "before-first-apply";
@@ -164,8 +167,10 @@ fn apply_once<S: FieldSchema>(
     mut entries: Vec<Entry>,
 ) -> Result<Map<String, Value>, ApplyError> {
     let unfit = |prefix: &str, error: String| ApplyError::Unfit(format!("{prefix}: {error}"));
+    let version = write.api_version;
+    check_versions(&entries, version, live, schema).map_err(ApplyError::Unfit)?;
     for entry in &mut entries {
-        entry.fields = reconciled(&entry.fields, live, schema);
+        entry.fields.reconcile(schema);
     }
     let fields = fields_of(config, schema)
         .map_err(|error| unfit("failed to get field set", error))?
@@ -189,6 +194,8 @@ fn apply_once<S: FieldSchema>(
         }
         _ => merged,
     };
+    check_versions(&entries, version, &new, schema)
+        .map_err(|error| unfit("failed to convert new object", error))?;
     let comparison = compare_objects(live, &new, schema)
         .map_err(|error| unfit("failed to compare objects", error.to_string()))?;
     let changed = comparison
@@ -283,31 +290,6 @@ fn prune<S: FieldSchema>(
     ))
 }
 
-/// Returns a set of fields in which the fields within objects and lists that have become atomic are replaced by these.
-fn reconciled<S: FieldSchema>(fields: &FieldSet, live: &Map<String, Value>, schema: S) -> FieldSet {
-    let mut set = fields.clone();
-    for (place, child) in &fields.children {
-        let PathElement::Field(name) = place else {
-            continue;
-        };
-        let below = schema.member(name);
-        match live.get(name) {
-            Some(value @ (Value::Object(_) | Value::Array(_)))
-                if below.shape(Some(value)) == super::FieldShape::Leaf =>
-            {
-                set.children.remove(place);
-                set.members.insert(place.clone());
-            }
-            Some(Value::Object(live)) => {
-                set.children
-                    .insert(place.clone(), reconciled(child, live, below));
-            }
-            _ => {}
-        }
-    }
-    set
-}
-
 fn annotation(object: &Map<String, Value>) -> Option<&str> {
     let annotations = object.get("metadata")?.get("annotations")?;
     let text = annotations.get(LAST_APPLIED)?.as_str()?;
@@ -346,7 +328,7 @@ fn renew_last_applied(object: &mut Map<String, Value>, config: &Map<String, Valu
     {
         annotations.remove(LAST_APPLIED);
     }
-    let text = format!("{config}\n");
+    let text = escape_html(config.to_string()) + "\n";
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations =
         metadata.and_then(|metadata| metadata.get_mut("annotations")?.as_object_mut());
@@ -360,7 +342,3 @@ fn renew_last_applied(object: &mut Map<String, Value>, config: &Map<String, Valu
         }
     }
 }
-
-#[cfg(test)]
-#[path = "apply_tests.rs"]
-mod tests;

@@ -1,12 +1,11 @@
 //! An object with the fields of a configuration.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use super::compare::element;
-use super::typed::path_text;
-use super::{FieldSchema, FieldShape, PathElement};
+use crate::compare::element;
+use crate::{FieldSchema, FieldShape, PathElement, path_text};
 
 /// Returns an object in which the fields of a configuration have its values.
 ///
@@ -94,14 +93,14 @@ fn merge_objects<S: FieldSchema>(
 struct Index<'a> {
     places: Vec<PathElement>,
     /// An item that occurs twice is `null`.
-    items: HashMap<PathElement, &'a Value>,
+    items: BTreeMap<PathElement, &'a Value>,
 }
 
 impl<'a> Index<'a> {
     fn new(items: &'a [Value], shape: &FieldShape, is_unique: bool) -> Result<Self, String> {
         let mut index = Self {
             places: Vec::with_capacity(items.len()),
-            items: HashMap::with_capacity(items.len()),
+            items: BTreeMap::new(),
         };
         for (number, item) in items.iter().enumerate() {
             let place =
@@ -122,7 +121,7 @@ impl<'a> Index<'a> {
 }
 
 /// Merges lists. Items of both lists have the order of the new one; items of one list stay between the items that
-/// they are between. Linear in the number of items.
+/// they are between. It takes time for `n log n` items.
 fn merge_lists<S: FieldSchema>(
     old: &[Value],
     new: &[Value],
@@ -137,7 +136,7 @@ fn merge_lists<S: FieldSchema>(
         .filter(|place| before.items.contains_key(place))
         .collect();
     let mut next_shared = shared.pop_front();
-    let mut done: HashSet<&PathElement> = HashSet::with_capacity(new.len());
+    let mut done: BTreeSet<&PathElement> = BTreeSet::new();
     let mut merged = Vec::with_capacity(old.len().max(new.len()));
     let schema = schema.item();
     let (mut left, mut right) = (0, 0);

@@ -1,0 +1,65 @@
+//! An object without some of its fields.
+
+use serde_json::{Map, Value};
+
+use crate::compare::element;
+use crate::{FieldSchema, FieldSet, FieldShape, PathElement};
+
+/// Returns an object without the fields of a set, with what is in them.
+pub fn remove<S: FieldSchema>(
+    object: &Map<String, Value>,
+    set: &FieldSet,
+    schema: S,
+) -> Map<String, Value> {
+    let mut rest = Map::new();
+    for (name, value) in object {
+        let place = PathElement::Field(name.clone());
+        if set.members.contains(&place) {
+            continue;
+        }
+        let value = match set.children.get(&place) {
+            Some(set) if !set.is_empty() => remove_in(value, set, schema.member(name)),
+            _ => value.clone(),
+        };
+        rest.insert(name.clone(), value);
+    }
+    rest
+}
+
+fn remove_in<S: FieldSchema>(value: &Value, set: &FieldSet, schema: S) -> Value {
+    let shape = schema.shape(Some(value));
+    match (&shape, value) {
+        (FieldShape::Object, Value::Object(map)) => {
+            let rest = remove(map, set, schema);
+            // As in Go: an object of which nothing is left is `null`.
+            if rest.is_empty() {
+                Value::Null
+            } else {
+                rest.into()
+            }
+        }
+        (FieldShape::Set | FieldShape::Map(_), Value::Array(items)) => {
+            let mut rest = Vec::new();
+            for item in items {
+                let Ok(place) = element(item, &shape) else {
+                    rest.push(item.clone());
+                    continue;
+                };
+                if set.members.contains(&place) {
+                    continue;
+                }
+                rest.push(match set.children.get(&place) {
+                    Some(set) if !set.is_empty() => remove_in(item, set, schema.item()),
+                    _ => item.clone(),
+                });
+            }
+            if rest.is_empty() {
+                Value::Null
+            } else {
+                rest.into()
+            }
+        }
+        (FieldShape::Leaf, value) if !value.is_object() && !value.is_array() => value.clone(),
+        _ => Value::Null,
+    }
+}
