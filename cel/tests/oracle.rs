@@ -197,11 +197,14 @@ fn expressions_are_as_recorded() {
     );
 }
 
+/// The seed of the random expressions, unless `REVSTORE_SEED` is set: a run that fails can be repeated.
+const SEED: u64 = 1;
+
 #[test]
 fn random_expressions_are_as_those_of_kube_apiserver() {
     let (schema, object) = (read_json("schema.json"), read_json("object.json"));
-    let seed =
-        env::var("REVSTORE_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    // The nightly run chooses others.
+    let seed = env::var("REVSTORE_SEED").map_or(SEED, |seed| seed.parse().unwrap());
     let expressions = random::expressions(seed, 2_000);
     let Some(answers) = ask(&expressions, &schema, &object) else {
         return;
