@@ -13,6 +13,7 @@ mod paths;
 mod reader;
 mod request_info;
 mod service;
+mod turns;
 pub(crate) mod websocket;
 
 pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer, Route};
@@ -25,3 +26,4 @@ pub(crate) use handler::{
 pub(crate) use limits::Limits;
 pub(crate) use request_info::{RequestInfo, Target};
 pub(crate) use service::ConnectionService;
+pub(crate) use turns::InTurns;

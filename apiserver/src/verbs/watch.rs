@@ -15,7 +15,7 @@ use revstore_watch_cache::status::Status;
 
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
 use crate::http::websocket::{self, Messages, Opcode};
-use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, Media, Target};
+use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, InTurns, Media, Target};
 use crate::metrics::Running;
 use crate::verbs::collection_offer;
 use crate::verbs::list::{check_fields, scope};
@@ -89,7 +89,7 @@ pub(crate) async fn watch(
     Ok(Answer::new(
         StatusCode::OK,
         content_type,
-        Body::chunks(chunks),
+        Body::chunks(InTurns::new(chunks)),
     ))
 }
 
