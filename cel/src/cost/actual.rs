@@ -1,7 +1,7 @@
 //! The cost of a call, by the sizes of its arguments.
 
 use super::size::scaled;
-use super::{ACCESS, CHARACTER, LIST, PATTERN, STRUCT};
+use super::{ACCESS, CHARACTER, LIST, PATTERN, STRUCT, costs_one};
 use crate::fault::EvaluationError;
 use crate::values::Value;
 use crate::work::Work;
@@ -124,44 +124,7 @@ fn function_cost(
     let second = args.get(1).map_or(1, size);
     Ok(Some(match function {
         "check" => ACCESS,
-        "serviceAccount"
-        | "path"
-        | "group"
-        | "resource"
-        | "subresource"
-        | "namespace"
-        | "name"
-        | "allowed"
-        | "reason"
-        | "error"
-        | "errored"
-        | "masked"
-        | "prefixLength"
-        | "family"
-        | "isUnspecified"
-        | "isLoopback"
-        | "isLinkLocalMulticast"
-        | "isLinkLocalUnicast"
-        | "isGlobalUnicast"
-        | "format.named"
-        | "sign"
-        | "asInteger"
-        | "isInteger"
-        | "asApproximateFloat"
-        | "isGreaterThan"
-        | "isLessThan"
-        | "compareTo"
-        | "add"
-        | "sub"
-        | "major"
-        | "minor"
-        | "patch"
-        | "getScheme"
-        | "getHostname"
-        | "getHost"
-        | "getPort"
-        | "getEscapedPath"
-        | "getQuery" => 1,
+        _ if costs_one(function) => 1,
         "fieldSelector" | "labelSelector" if args.len() >= 2 => selector(second),
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => match args.first() {
             Some(Ok(value)) => traversal(value, work)?,

@@ -3,7 +3,7 @@
 use super::actual::selector;
 use super::estimate::{Coster, Part};
 use super::size::{CostEstimate, Size, UNKNOWN, scaled};
-use super::{ACCESS, CHARACTER, LIST, PATTERN};
+use super::{ACCESS, CHARACTER, LIST, PATTERN, costs_one};
 use crate::syntax::Kind;
 use crate::types::Type;
 use crate::values::Value;
@@ -121,7 +121,6 @@ impl Coster<'_> {
     }
 
     /// Returns the cost of the functions of Kubernetes.
-    #[expect(clippy::too_many_lines, reason = "one table")]
     fn library_call(
         &self,
         function: &str,
@@ -132,47 +131,7 @@ impl Coster<'_> {
         let characters = |part: &Part<'_>| self.part_size(part).scale(CHARACTER);
         Some(match (function, target, args) {
             ("check", ..) => (fixed(ACCESS), None),
-            (
-                "serviceAccount"
-                | "path"
-                | "group"
-                | "resource"
-                | "subresource"
-                | "namespace"
-                | "name"
-                | "allowed"
-                | "reason"
-                | "error"
-                | "errored"
-                | "masked"
-                | "prefixLength"
-                | "family"
-                | "isUnspecified"
-                | "isLoopback"
-                | "isLinkLocalMulticast"
-                | "isLinkLocalUnicast"
-                | "isGlobalUnicast"
-                | "format.named"
-                | "sign"
-                | "asInteger"
-                | "isInteger"
-                | "asApproximateFloat"
-                | "isGreaterThan"
-                | "isLessThan"
-                | "compareTo"
-                | "add"
-                | "sub"
-                | "major"
-                | "minor"
-                | "patch"
-                | "getScheme"
-                | "getHostname"
-                | "getHost"
-                | "getPort"
-                | "getEscapedPath"
-                | "getQuery",
-                ..,
-            ) => (fixed(1), None),
+            _ if costs_one(function) => (fixed(1), None),
             ("fieldSelector" | "labelSelector", _, [text]) => {
                 let size = self.part_size(text);
                 let cost = CostEstimate {
