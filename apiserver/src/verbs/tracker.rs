@@ -150,8 +150,16 @@ impl<'a> Tracker<'a> {
                     "a scale without an object".to_owned(),
                 ));
             };
-            self.track_scale(live, &mut requested)?;
-            return self.scaled(old, requested);
+            requested
+                .entry("metadata")
+                .or_insert_with(|| JsonObject::new().into());
+            let scale = self.with_entries_of_object(live, |live, ty, write| {
+                let mut new = requested;
+                // An object that cannot be compared has no entries.
+                let _ = track_update(live, &mut new, KindsSchema::new(ty), write);
+                Ok(new)
+            })?;
+            return self.scaled(old, scale);
         }
         self.check_entries(&requested)?;
         self.track(live, &mut requested);
@@ -177,7 +185,7 @@ impl<'a> Tracker<'a> {
         let resource = self.resource;
         let names = &resource.names;
         let expected = match facet {
-            Facet::Scale => "autoscaling/v1, Kind=Scale".to_owned(),
+            Facet::Scale => format!("{SCALE_VERSION}, Kind=Scale"),
             _ => format!("{}/{}, Kind={}", names.group, names.version, names.kind),
         };
         let found = kind_text(config);
@@ -189,28 +197,17 @@ impl<'a> Tracker<'a> {
         let shown = old.map(|old| resource.to_shown(old.clone()));
         let live = shown.unwrap_or_default();
         if facet == Facet::Scale {
-            let old = old.unwrap_or(&live);
-            let rules = &*resource.rules;
-            let paths = rules.replica_paths();
-            let entries = read_entries(&live).unwrap_or_default();
-            let mut scale = rules.scale_of(&live, false)?;
-            set_entries(&mut scale, entries_of_scale(&entries, &paths));
-            let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") else {
-                return Err(RequestError::Internal("there are no scales".to_owned()));
-            };
-            let write = self.write(SCALE_VERSION);
-            let applied = apply(
-                (&scale, &zero_object(ty)),
-                config,
-                KindsSchema::new(ty),
-                &write,
-                force,
-            );
-            let mut applied = applied.map_err(|error| refused(&error))?;
-            let after = read_entries(&applied).unwrap_or_default();
-            let merged = entries_with_scale(entries, after, &paths, &self.api_version);
-            set_entries(&mut applied, merged);
-            return self.scaled(old, applied);
+            let scale = self.with_entries_of_object(&live, |live, ty, write| {
+                apply(
+                    (live, &zero_object(ty)),
+                    config,
+                    KindsSchema::new(ty),
+                    write,
+                    force,
+                )
+                .map_err(|error| refused(&error))
+            })?;
+            return self.scaled(old.unwrap_or(&live), scale);
         }
         let write = self.write(&self.api_version);
         let applied = resource.rules.apply(&live, config, &write, force);
@@ -238,34 +235,31 @@ impl<'a> Tracker<'a> {
         Ok(new)
     }
 
-    /// Gives a requested scale the entries that its object will have.
-    fn track_scale(
+    /// Returns what `write` makes of the scale of an object, with the entries that the object will have instead of those
+    /// of the scale.
+    fn with_entries_of_object(
         &self,
         live: &JsonObject,
-        requested: &mut JsonObject,
-    ) -> Result<(), RequestError> {
+        write: impl FnOnce(
+            &JsonObject,
+            &'static kinds::Type,
+            &Write<'_>,
+        ) -> Result<JsonObject, RequestError>,
+    ) -> Result<JsonObject, RequestError> {
         let rules = &*self.resource.rules;
         let paths = rules.replica_paths();
         let entries = read_entries(live).unwrap_or_default();
         let mut scale = rules.scale_of(live, false)?;
         set_entries(&mut scale, entries_of_scale(&entries, &paths));
-        let api_version = SCALE_VERSION;
-        if let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") {
-            let mut tracked = requested.clone();
-            tracked
-                .entry("metadata")
-                .or_insert_with(|| JsonObject::new().into());
-            let write = self.write(api_version);
-            // An object that cannot be compared has no entries.
-            let _ = track_update(&scale, &mut tracked, KindsSchema::new(ty), &write);
-            let after = read_entries(&tracked).unwrap_or_default();
-            let merged = entries_with_scale(entries, after, &paths, &self.api_version);
-            requested
-                .entry("metadata")
-                .or_insert_with(|| JsonObject::new().into());
-            set_entries(requested, merged);
-        }
-        Ok(())
+        let Some(ty) = kinds::kind("autoscaling", "v1", "Scale") else {
+            return Err(RequestError::Internal("there are no scales".to_owned()));
+        };
+        let by = self.write(SCALE_VERSION);
+        let mut new = write(&scale, ty, &by)?;
+        let after = read_entries(&new).unwrap_or_default();
+        let merged = entries_with_scale(entries, after, &paths, &self.api_version);
+        set_entries(&mut new, merged);
+        Ok(new)
     }
 }
 
@@ -295,36 +289,45 @@ fn refused(error: &ApplyError) -> RequestError {
 
 /// Sets the times of the entries to the old ones, if nothing else has changed.
 fn keep_times(old: &JsonObject, new: &mut JsonObject) {
-    let entries = |object: &JsonObject| -> Option<Vec<Value>> {
-        let entries = object.get("metadata")?.get("managedFields")?;
-        entries.as_array().cloned()
-    };
-    let (Some(before), Some(after)) = (entries(old), entries(new)) else {
+    let Some(before) = entry_values(old) else {
         return;
     };
-    let without_time = |entry: &Value| {
-        let mut entry = entry.clone();
-        if let Some(entry) = entry.as_object_mut() {
-            entry.remove("time");
-        }
-        entry
-    };
-    let is_same = before != after
-        && before.len() == after.len()
-        && before
-            .iter()
-            .zip(&after)
-            .all(|(one, other)| without_time(one) == without_time(other));
+    let is_same = entry_values(new).is_some_and(|after| {
+        before != after
+            && before.len() == after.len()
+            && before
+                .iter()
+                .zip(after)
+                .all(|(one, other)| differ_in_time(one, other))
+    });
     if !is_same {
         return;
     }
-    let set = |object: &mut JsonObject, entries: Vec<Value>| {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("managedFields".to_owned(), entries.into());
-        }
-    };
-    set(new, before);
+    let after = replace_entries(new, before.clone().into());
     if new != old {
-        set(new, after);
+        replace_entries(new, after);
     }
+}
+
+/// Returns the entries of an object as it has them.
+fn entry_values(object: &JsonObject) -> Option<&Vec<Value>> {
+    object.get("metadata")?.get("managedFields")?.as_array()
+}
+
+/// Returns whether two entries are the same but for their times.
+fn differ_in_time(one: &Value, other: &Value) -> bool {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else {
+        return one == other;
+    };
+    let rest = |entry: &JsonObject| entry.len() - usize::from(entry.contains_key("time"));
+    let mut members = one.iter().filter(|(name, _)| *name != "time");
+    rest(one) == rest(other) && members.all(|(name, value)| other.get(name) == Some(value))
+}
+
+/// Replaces the entries of an object that has some, and returns them.
+fn replace_entries(object: &mut JsonObject, entries: Value) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata
+        .and_then(|metadata| metadata.insert("managedFields".to_owned(), entries))
+        .unwrap_or_default()
 }
