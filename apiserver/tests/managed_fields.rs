@@ -2,9 +2,10 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+#[path = "client/exchange.rs"]
+mod exchange;
 
+use exchange::exchange;
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 
@@ -20,31 +21,15 @@ fn send(
     (method, path): (&str, &str),
     body: &Value,
 ) -> (u16, Value) {
-    let address = server.endpoint().trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
     let body = match body {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         value => value.to_string(),
     };
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {media}\r\n\
-         User-Agent: {agent}/1.0\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    stream.write_all(body.as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let body = serde_json::from_str(body).unwrap_or_else(|_| body.into());
-    (status.unwrap_or_default(), body)
+    let fields = format!("Content-Type: {media}\r\nUser-Agent: {agent}/1.0\r\n");
+    let (status, body) = exchange(server.endpoint(), method, path, &fields, &body);
+    let body = serde_json::from_str(&body).unwrap_or_else(|_| body.into());
+    (status, body)
 }
 
 /// Returns the entries of an object as manager, operation, subresource and fields.

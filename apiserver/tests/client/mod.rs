@@ -1,10 +1,14 @@
 //! A client that writes the bytes of its requests itself.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod exchange;
+
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use revstore_apiserver::ApiServer;
 use serde_json::Value;
+
+use exchange::exchange;
 
 pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -19,46 +23,8 @@ pub(crate) fn send_to(url: &str, method: &str, path: &str, body: &str) -> (u16, 
         "PATCH" => "application/merge-patch+json",
         _ => "application/json",
     };
-    let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    // The server may answer, and close the connection, before it has read a body that is too large.
-    let _ = stream.write_all(body.as_bytes());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let body = if answer
-        .to_ascii_lowercase()
-        .contains("transfer-encoding: chunked")
-    {
-        joined_chunks(body)
-    } else {
-        body.to_owned()
-    };
-    (status.unwrap_or_default(), body)
-}
-
-fn joined_chunks(mut text: &str) -> String {
-    let mut joined = String::new();
-    while let Some((length, rest)) = text.split_once("\r\n") {
-        let length = usize::from_str_radix(length, 16).unwrap_or_default();
-        if length == 0 {
-            break;
-        }
-        joined.push_str(&rest[..length]);
-        text = &rest[length + 2..];
-    }
-    joined
+    let fields = format!("Content-Type: {content_type}\r\n");
+    exchange(url, method, path, &fields, body)
 }
 
 pub(crate) fn value(answer: &(u16, String)) -> (u16, Value) {

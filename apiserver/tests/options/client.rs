@@ -1,10 +1,9 @@
-//! A client that writes its requests itself.
-
-use std::io::{Read, Write};
-use std::net::TcpStream;
+//! Requests with objects.
 
 use revstore_apiserver::ApiServer;
 use serde_json::Value;
+
+use crate::exchange::exchange;
 
 /// Sends one request, and returns the status and the body of the answer.
 pub(crate) fn send(server: &ApiServer, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -19,8 +18,6 @@ pub(crate) fn send_as(
     path: &str,
     body: &Value,
 ) -> (u16, Value) {
-    let address = server.endpoint().trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
     let body = if body.is_null() {
         String::new()
     } else {
@@ -30,25 +27,9 @@ pub(crate) fn send_as(
         "" => String::new(),
         token => format!("Authorization: Bearer {token}\r\n"),
     };
-    let head = format!(
-        "{method} {path} HTTP/1.0\r\nHost: test\r\n{credentials}Content-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("the server answers");
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    (
-        status.unwrap_or_default(),
-        serde_json::from_str(body).unwrap_or_default(),
-    )
+    let fields = format!("{credentials}Content-Type: application/json\r\n");
+    let (status, body) = exchange(server.endpoint(), method, path, &fields, &body);
+    (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
 /// Returns the status of a get.

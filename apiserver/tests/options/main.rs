@@ -3,6 +3,8 @@
 mod builder;
 mod client;
 mod event_ttl;
+#[path = "../client/exchange.rs"]
+mod exchange;
 mod load;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;

@@ -1,0 +1,54 @@
+//! One request over a connection of its own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Sends one request to a URL, with further header fields, each with the end of its line. Returns the status and the body
+/// of the answer.
+pub(crate) fn exchange(
+    url: &str,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &str,
+) -> (u16, String) {
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // The server may answer, and close the connection, before it has read a body that is too large.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    let body = if answer
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
+        joined_chunks(body)
+    } else {
+        body.to_owned()
+    };
+    (status.unwrap_or_default(), body)
+}
+
+fn joined_chunks(mut text: &str) -> String {
+    let mut joined = String::new();
+    while let Some((length, rest)) = text.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).unwrap_or_default();
+        if length == 0 {
+            break;
+        }
+        joined.push_str(&rest[..length]);
+        text = &rest[length + 2..];
+    }
+    joined
+}
