@@ -123,13 +123,16 @@ impl Definitions {
         stored: &Stored,
     ) -> Result<(), RequestError> {
         let status = stored.status.as_ref().unwrap_or(&stored.store);
-        let all = list(resource, stored).await?;
+        let mut all = list(resource, stored).await?;
         let now = front.now();
         let tracker = Tracker::of_server(resource, "status", now.clone());
-        for accepted in accept_names(&all, &now) {
-            write(status, &tracker, &all, accepted).await?;
+        let accepted = accept_names(&all, &now);
+        if !accepted.is_empty() {
+            for definition in accepted {
+                write(status, &tracker, &all, definition).await?;
+            }
+            all = list(resource, stored).await?;
         }
-        let all = list(resource, stored).await?;
         let mut known = BTreeMap::new();
         for object in &all {
             if let Ok(parsed) = Definition::parse(object) {
