@@ -218,12 +218,12 @@ async fn wait_for(front: &Front, definitions: &[Manifest]) -> Result<(), Failed>
             if !missing.contains(name) {
                 continue;
             }
-            if condition(&object, "Established").is_some_and(|it| it["status"] == "True") {
+            if definition::condition(&object, "Established") == Some("True") {
                 if is_served(front, &object) {
                     missing.remove(name);
                 }
-            } else if let Some(refused) =
-                condition(&object, "NamesAccepted").filter(|it| it["status"] == "False")
+            } else if let Some(refused) = definition::whole_condition(&object, "NamesAccepted")
+                .filter(|it| it["status"] == "False")
             {
                 let message = refused["message"].as_str().unwrap_or_default();
                 let mut manifests = definitions.iter();
@@ -264,12 +264,4 @@ fn is_served(front: &Front, definition: &JsonObject) -> bool {
             .find(&group, &text(&version["name"]), &plural)
             .is_ok()
     })
-}
-
-/// Returns a condition in the status of a definition.
-fn condition<'a>(definition: &'a JsonObject, kind: &str) -> Option<&'a Value> {
-    let conditions = definition.get("status")?.get("conditions")?.as_array()?;
-    conditions
-        .iter()
-        .find(|condition| condition["type"] == kind)
 }

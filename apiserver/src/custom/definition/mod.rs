@@ -186,9 +186,13 @@ impl Definition {
 
 /// Returns the status of a condition.
 pub(crate) fn condition<'a>(definition: &'a JsonObject, kind: &str) -> Option<&'a str> {
+    whole_condition(definition, kind)?.get("status")?.as_str()
+}
+
+/// Returns a condition with its message.
+pub(crate) fn whole_condition<'a>(definition: &'a JsonObject, kind: &str) -> Option<&'a Value> {
     let conditions = definition.get("status")?.get("conditions")?.as_array()?;
-    let found = conditions
+    conditions
         .iter()
-        .find(|condition| condition["type"] == kind)?;
-    found.get("status")?.as_str()
+        .find(|condition| condition["type"] == kind)
 }
