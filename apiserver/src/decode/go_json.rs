@@ -32,7 +32,7 @@ fn is_low(bytes: &[u8]) -> bool {
     matches!(unit(bytes), Some(0xdc00..=0xdfff))
 }
 
-/// Returns the number of the escape sequence `\uXXXX` at the beginning of a text.
+/// Returns the number of the escape sequence at the beginning of a text: `\u` with four digits.
 fn unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
     let text = std::str::from_utf8(digits).ok()?;

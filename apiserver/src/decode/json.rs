@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::error::json_type;
-use super::{Decoded, MAX_DEPTH, MAX_STRICT_ERRORS, go_text, syntax};
+use super::{Decoded, MAX_DEPTH, MAX_STRICT_ERRORS, go_json, syntax};
 use crate::decode::DecodeError;
 
 /// Decodes JSON.
@@ -26,9 +26,9 @@ use crate::decode::DecodeError;
 /// ```
 pub fn from_json(body: &[u8]) -> Result<Decoded, DecodeError> {
     let text = String::from_utf8_lossy(body);
-    let text = go_text::whole_characters(&text);
+    let text = go_json::whole_characters(&text);
     let mut state = State {
-        negative_zeros: go_text::negative_zeros(&text).into_iter(),
+        negative_zeros: go_json::negative_zeros(&text).into_iter(),
         ..State::default()
     };
     let mut deserializer = serde_json::Deserializer::from_str(&text);

@@ -3,7 +3,7 @@
 
 mod delete_options;
 mod error;
-mod go_text;
+mod go_json;
 mod json;
 mod syntax;
 mod write_options;
