@@ -35,6 +35,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::BoxError;
 use crate::bystander::{self, MEMORY_INTERVAL, PAUSE};
 use crate::client::{LoadResult, scattered};
+use crate::scenario::is_selected;
 use crate::server::{ServerKind, TestedServer};
 use crate::summary::resident_bytes;
 
@@ -116,8 +117,7 @@ pub(crate) async fn table(
         "| load | server | put p50 | p99 | p99.9 | max | livez p50 | p99 | p99.9 | max | requests/s | max RSS |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    let selected = |name: &str| only.is_empty() || only.iter().any(|it| name.contains(it));
-    for load in LOADS.iter().filter(|load| selected(load.name)) {
+    for load in LOADS.iter().filter(|load| is_selected(load.name, only)) {
         for kind in &kinds {
             // A new server for each load: the memory of an earlier one is not part of the result.
             let server = TestedServer::start(kind).await?;

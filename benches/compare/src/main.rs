@@ -49,7 +49,7 @@ use clap::{Parser, Subcommand};
 use tokio::runtime;
 
 use crate::report::Report;
-use crate::scenario::SCENARIOS;
+use crate::scenario::{SCENARIOS, is_selected};
 use crate::server::{ServerKind, TestedServer};
 
 /// An error that is only printed.
@@ -232,8 +232,6 @@ impl RunCommand {
         let mut kinds = self.binaries.kinds()?;
         kinds.push(ServerKind::Null);
         kinds.extend(self.before.clone().map(ServerKind::Before));
-        let selected =
-            |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
         let mut report = Report::default();
         for run in 1..=self.runs {
             // Changes the order of the servers in every run.
@@ -244,7 +242,10 @@ impl RunCommand {
                 scenario::fill(&server).await?;
                 servers.push(server);
             }
-            for scenario in SCENARIOS.iter().filter(|it| selected(it.name)) {
+            for scenario in SCENARIOS
+                .iter()
+                .filter(|it| is_selected(it.name, &self.only))
+            {
                 eprintln!("run {run} of {}: {}", self.runs, scenario.name);
                 for server in servers.iter().filter(|it| scenario.supports(it.kind())) {
                     match scenario.run(server).await {

@@ -234,6 +234,11 @@ pub(crate) async fn fill(server: &TestedServer) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// Returns whether a name contains one of the texts of `--only`, if there are any.
+pub(crate) fn is_selected(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|text| name.contains(text))
+}
+
 impl Scenario {
     /// Returns whether a server supports the scenario.
     pub(crate) fn supports(&self, kind: &ServerKind) -> bool {

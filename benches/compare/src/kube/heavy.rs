@@ -23,6 +23,7 @@ use crate::kube::client::{Call, Connection, Target, Version};
 use crate::kube::objects::{NAMESPACE, OBJECTS, PODS, metadata, namespace, object, path, pod};
 use crate::kube::server::ApiServer;
 use crate::kube::watchers::Watchers;
+use crate::scenario::is_selected;
 
 /// The number of creates in flight before the loads.
 const IN_FLIGHT: usize = 16;
@@ -120,9 +121,10 @@ impl KubeHeavyCommand {
         for kind in &self.servers.kinds()? {
             let server = Arc::new(ApiServer::start(kind).await?);
             let nodes_revision = self.fill(&server).await?;
-            let selected =
-                |name: &str| self.only.is_empty() || self.only.iter().any(|it| name.contains(it));
-            for load in LOADS.iter().filter(|load| selected(load.name)) {
+            for load in LOADS
+                .iter()
+                .filter(|load| is_selected(load.name, &self.only))
+            {
                 eprintln!("{} on {}", load.name, server.name);
                 let row = self.measure(*load, &server, &nodes_revision).await?;
                 writeln!(table, "| {} | {} |{row}", load.name, server.name)?;

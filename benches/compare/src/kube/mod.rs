@@ -26,6 +26,7 @@ pub(crate) use crate::kube::heavy::KubeHeavyCommand;
 use crate::kube::client::{Target, Version};
 use crate::kube::phase::{Measured, PHASES, Phase, Session, Size};
 use crate::kube::server::{ApiServer, ServerKind};
+use crate::scenario::is_selected;
 use crate::summary::{median, number};
 
 /// The servers to measure.
@@ -104,10 +105,7 @@ impl KubeCommand {
             rows: Vec::new(),
         };
         self.measure_starts(&kinds, &mut table).await?;
-        let selected = |phase: &Phase| {
-            let title = phase.title(size);
-            self.only.is_empty() || self.only.iter().any(|text| title.contains(text))
-        };
+        let selected = |phase: &Phase| is_selected(&phase.title(size), &self.only);
         let runs = if is_compared { 1 } else { self.runs };
         for run in 1..=runs {
             // Changes the order of the servers in every run.
