@@ -131,7 +131,7 @@ fn validate_config<S: FieldSchema>(
     config: &Map<String, Value>,
     schema: S,
 ) -> Result<(), ApplyError> {
-    validate(&Value::Object(config.clone()), schema).map_err(|error| {
+    validate(config, schema).map_err(|error| {
         let text =
             |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let of = |name: &str| {
@@ -232,6 +232,8 @@ fn apply_once<S: FieldSchema>(
 /// Returns the conflicts with the managers of changed fields.
 fn conflicts(entries: &[Entry], changed: &FieldSet) -> Vec<FieldConflict> {
     let mut conflicts = Vec::new();
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_cached_key(|entry| entry.identifier());
     for entry in entries {
         let manager = manager_text(entry);
         entry
@@ -245,7 +247,6 @@ fn conflicts(entries: &[Entry], changed: &FieldSet) -> Vec<FieldConflict> {
                 });
             });
     }
-    conflicts.sort_by(|one, other| one.manager.cmp(&other.manager));
     conflicts
 }
 
@@ -306,7 +307,9 @@ fn last_applied<S: FieldSchema>(
     if last.get("apiVersion")?.as_str()? != write.api_version {
         return None;
     }
-    validate(&Value::Object(last.clone()), schema).ok()?;
+    // An object with an item twice has no fields to compare with.
+    validate(live, schema).ok()?;
+    validate(&last, schema).ok()?;
     let fields = fields_of(&last, schema).ok()?;
     let comparison = compare_objects(&last, live, schema).ok()?;
     let different = comparison

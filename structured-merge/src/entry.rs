@@ -1,11 +1,13 @@
 //! The entries of `managedFields`.
 
 use std::collections::{HashMap, hash_map};
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::FieldSet;
+use crate::element::escape_html;
 
 /// The kind of write of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +16,15 @@ pub enum Operation {
     Apply,
     /// Any other write.
     Update,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
 }
 
 /// An entry of `managedFields`.
@@ -75,6 +86,27 @@ impl Entry {
         )
     }
 
+    /// Returns the text by whose order conflicts with managers are reported: the JSON of an entry without its fields
+    /// and its time, as Go writes it.
+    pub(crate) fn identifier(&self) -> String {
+        let (manager, operation, subresource, version) = self.identity();
+        let mut text = "{".to_owned();
+        let operation = operation.name();
+        for (name, value) in [
+            ("manager", &*manager),
+            ("operation", operation),
+            ("apiVersion", &*version),
+            ("subresource", &*subresource),
+        ] {
+            if !value.is_empty() {
+                let comma = if text.len() > 1 { "," } else { "" };
+                let value = Value::from(value);
+                let _ = write!(text, "{comma}\"{name}\":{value}");
+            }
+        }
+        escape_html(text + "}")
+    }
+
     /// Reads an entry.
     ///
     /// # Errors
@@ -115,13 +147,7 @@ impl Entry {
             }
         };
         set("manager", &self.manager);
-        set(
-            "operation",
-            match self.operation {
-                Operation::Apply => "Apply",
-                Operation::Update => "Update",
-            },
-        );
+        set("operation", self.operation.name());
         set("apiVersion", &self.api_version);
         set("time", self.time.as_deref().unwrap_or_default());
         set("fieldsType", "FieldsV1");

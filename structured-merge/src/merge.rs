@@ -29,34 +29,30 @@ fn merge_values<S: FieldSchema>(
     match shape {
         FieldShape::Leaf => leaf(),
         FieldShape::Object => {
-            let (has_old, has_new) = (is_full(old), is_full(new));
-            if !has_old && !has_new {
+            // What is no object counts as none.
+            let (old_members, new_members) = (members(old), members(new));
+            if old_members.is_none() && new_members.is_none() {
                 return leaf();
             }
-            let merged = merge_objects(
-                old.and_then(Value::as_object),
-                new.and_then(Value::as_object),
-                schema,
-            )?;
+            let merged = merge_objects(old_members, new_members, schema)?;
             Ok((!merged.is_empty()).then(|| merged.into()))
         }
         FieldShape::Set | FieldShape::Map(_) => {
-            if !is_full(old) && !is_full(new) {
+            let (old_items, new_items) = (items(old), items(new));
+            if old_items.is_empty() && new_items.is_empty() {
                 return leaf();
             }
-            let merged = merge_lists(items(old), items(new), &shape, schema)?;
+            let merged = merge_lists(old_items, new_items, &shape, schema)?;
             Ok((!merged.is_empty()).then(|| merged.into()))
         }
     }
 }
 
-/// Returns whether a value is a list or an object that is not empty.
-fn is_full(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Object(map)) => !map.is_empty(),
-        Some(Value::Array(items)) => !items.is_empty(),
-        _ => false,
-    }
+/// Returns the members of an object that is not empty.
+fn members(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value
+        .and_then(Value::as_object)
+        .filter(|members| !members.is_empty())
 }
 
 fn items(value: Option<&Value>) -> &[Value] {

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::compare::element;
 use crate::{Entry, FieldSchema, FieldShape, PathElement, path_text};
 
-/// Checks that a value fits its schema, as the configuration of an apply must.
+/// Checks that an object fits its schema, as the configuration of an apply must.
 ///
 /// # Errors
 /// The text of all errors, each with the path of its field.
-pub fn validate<S: FieldSchema>(value: &Value, schema: S) -> Result<(), String> {
+pub fn validate<S: FieldSchema>(object: &Map<String, Value>, schema: S) -> Result<(), String> {
     let mut walk = Validation::default();
-    walk.visit(value, schema);
+    walk.members(object, schema);
     walk.finish()
 }
 
@@ -31,9 +31,7 @@ pub(crate) fn check_versions<S: FieldSchema>(
     if entries.iter().all(|entry| entry.api_version == api_version) {
         return Ok(());
     }
-    let mut walk = Validation::default();
-    walk.members(object, schema);
-    walk.finish()
+    validate(object, schema)
 }
 
 /// The largest number of errors that are reported.

@@ -131,6 +131,37 @@ fn other_values_of_owned_fields_are_conflicts() {
 }
 
 #[test]
+fn null_replaces_a_value_of_any_type() {
+    let any = |value: Value| json!({"any": {"a": value}});
+    for old in [json!([1]), json!({"b": 1}), json!([]), json!("b")] {
+        let one = go(&Map::new(), &any(old.clone()), ("one", false)).unwrap();
+        let applied = go(&one, &any(Value::Null), ("one", false)).unwrap();
+        // An object is merged with `null` as with one without members, and what it has was applied before.
+        assert_eq!(applied["spec"], any(Value::Null), "{old}");
+    }
+}
+
+#[test]
+fn conflicts_have_the_order_of_their_managers_in_json() {
+    let entry = |manager: &str, subresource: &str, fields: Value| {
+        json!({"manager": manager, "operation": "Update", "apiVersion": "example.com/v1", "time": "t0",
+            "fieldsType": "FieldsV1", "subresource": subresource, "fieldsV1": {"f:spec": fields}})
+    };
+    let mut live = config(&json!({"color": "red", "size": 1}));
+    live["metadata"]["uid"] = "u".into();
+    live["metadata"]["managedFields"] = json!([
+        entry("one", "", json!({"f:color": {}})),
+        entry("one", "status", json!({"f:size": {}}))
+    ]);
+    let error = go(&live, &json!({"color": "blue", "size": 2}), ("two", false)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Apply failed with 2 conflicts: conflicts with \"one\" with subresource \"status\" using \
+         example.com/v1:\n- .spec.size\nconflicts with \"one\" using example.com/v1:\n- .spec.color"
+    );
+}
+
+#[test]
 fn fields_before_the_first_apply_have_a_manager() {
     let mut live = config(&json!({"color": "red", "size": 1}));
     live["metadata"]["uid"] = "u".into();
@@ -150,6 +181,10 @@ fn fields_before_the_first_apply_have_a_manager() {
     let text = applied["metadata"]["annotations"][last].as_str().unwrap();
     assert!(text.contains("blue"), "{text}");
     let error = go(&live, &json!({"size": 2}), ("kubectl", false)).unwrap_err();
+    assert!(matches!(error, ApplyError::Conflicts(_)));
+    // It takes over nothing if the object has an item of a set twice.
+    live["spec"]["tags"] = json!(["x", "x"]);
+    let error = go(&live, &json!({"color": "blue"}), ("kubectl", false)).unwrap_err();
     assert!(matches!(error, ApplyError::Conflicts(_)));
 }
 
