@@ -1,6 +1,6 @@
 //! Objects whose fields are compared, and their schema, which the Go program has as well.
 
-use revstore_structured_merge::{FieldSchema, FieldShape, ListKey, Untyped};
+use revstore_structured_merge::{FieldSchema, FieldShape, JsonType, ListKey, Untyped};
 use serde_json::{Map, Value, json};
 
 use crate::generate::Generator;
@@ -13,6 +13,9 @@ const FIELDS: [&str; 8] = [
 /// The types of the schema.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schema {
+    /// An object of Kubernetes, of which `Root` is the spec and the status.
+    Resource,
+    Metadata,
     Root,
     Item,
     Map,
@@ -25,7 +28,9 @@ pub(crate) enum Schema {
 impl FieldSchema for Schema {
     fn shape(self, value: Option<&Value>) -> FieldShape {
         match self {
-            Self::Root | Self::Item | Self::Map => FieldShape::Object,
+            Self::Resource | Self::Metadata | Self::Root | Self::Item | Self::Map => {
+                FieldShape::Object
+            }
             Self::Set => FieldShape::Set,
             Self::Keyed => FieldShape::Map(vec![
                 ListKey {
@@ -44,8 +49,9 @@ impl FieldSchema for Schema {
 
     fn member(self, name: &str) -> Self {
         match (self, name) {
-            (Self::Root | Self::Item, "object") => Self::Root,
-            (Self::Root, "map") => Self::Map,
+            (Self::Resource, "metadata") => Self::Metadata,
+            (Self::Resource, "spec" | "status") | (Self::Root | Self::Item, "object") => Self::Root,
+            (Self::Metadata, "labels" | "annotations") | (Self::Root, "map") => Self::Map,
             (Self::Root, "set") => Self::Set,
             (Self::Root, "keyed") => Self::Keyed,
             (Self::Root, "any") | (Self::Any, _) => Self::Any,
@@ -62,6 +68,12 @@ impl FieldSchema for Schema {
 
     fn names(self, member: &str) -> bool {
         match self {
+            Self::Resource => {
+                ["apiVersion", "kind", "metadata", "spec", "status"].contains(&member)
+            }
+            Self::Metadata => {
+                ["name", "uid", "labels", "annotations", "managedFields"].contains(&member)
+            }
             Self::Root => FIELDS.contains(&member),
             Self::Item => ["name", "port", "object"].contains(&member),
             _ => false,
@@ -70,13 +82,17 @@ impl FieldSchema for Schema {
 
     fn declares(self, member: &str) -> bool {
         match self {
-            Self::Root | Self::Item => self.names(member),
+            Self::Resource | Self::Metadata | Self::Root | Self::Item => self.names(member),
             _ => true,
         }
     }
 
-    fn check(self, _: &Value) -> Result<(), String> {
-        Ok(())
+    fn check(self, value: &Value) -> Result<(), String> {
+        match self {
+            Self::Set | Self::Keyed => JsonType::List.check(value),
+            Self::Leaf | Self::Any => Ok(()),
+            _ => JsonType::Object.check(value),
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod fields;
 mod generate;
+mod manage;
 mod oracle;
 
 use generate::Generator;
@@ -21,6 +22,8 @@ use serde_json::{Value, json};
 
 /// The number of random cases of each test.
 const CASES: usize = 3000;
+/// The number of random sequences of writes.
+const SEQUENCES: usize = 1000;
 
 /// The kinds whose schema is used.
 const KINDS: [(&str, &str); 4] = [
@@ -189,6 +192,62 @@ fn objects_differ_in_the_same_fields() {
             .map_err(|error| error.to_string());
         check(&json!({"from": from, "to": to}), ours, answer.result);
     }
+}
+
+#[test]
+fn sequences_of_writes_have_the_same_managers() {
+    let Some(mut oracle) = Oracle::start() else {
+        return;
+    };
+    let seeds = oracle.seeds(SEQUENCES);
+    let cases: Vec<_> = seeds
+        .iter()
+        .map(|seed| manage::sequence(&mut Generator::new(*seed)))
+        .collect();
+    let requests = cases.iter().map(|writes| Request {
+        operation: "manage",
+        kind: "",
+        object: writes.clone().into(),
+        patch: Value::Null,
+        text: String::new(),
+    });
+    let answers = oracle.ask(requests);
+    let mut counts = [0; 3];
+    for ((seed, writes), answer) in seeds.iter().zip(&cases).zip(answers) {
+        let go = answer
+            .result
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let go: Vec<_> = go.as_array().into_iter().flatten().collect();
+        let ours = manage::outcomes(writes);
+        for (number, (ours, go)) in ours.iter().zip(go).enumerate() {
+            let case = || {
+                let until = Value::from(&writes[..=number]);
+                format!("seed {seed}, write {number} of {until:#}")
+            };
+            match (ours.get("error"), go.get("error")) {
+                (None, None) => {
+                    let (mut ours, mut go) = (manage::comparable(ours), manage::comparable(go));
+                    integral_floats_to_integers(&mut ours);
+                    integral_floats_to_integers(&mut go);
+                    assert_eq!(ours, go, "{}", case());
+                    counts[0] += 1;
+                }
+                (Some(ours), Some(go)) => {
+                    let is_conflict = go.as_str().is_some_and(|go| go.starts_with("Apply failed"));
+                    if is_conflict {
+                        assert_eq!(ours, go, "{}", case());
+                    }
+                    counts[usize::from(is_conflict) + 1] += 1;
+                }
+                _ => panic!("ours: {ours}\nGo: {go}\n{}", case()),
+            }
+        }
+    }
+    let [writes, errors, conflicts] = counts;
+    assert!(
+        writes > 1000 && errors > 100 && conflicts > 100,
+        "{counts:?}"
+    );
 }
 
 #[test]

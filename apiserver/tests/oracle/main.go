@@ -30,10 +30,10 @@ var kinds = map[string]any{
 }
 
 type request struct {
-	// Op is "json", "merge", "strategic", "difference", "compare", "yaml" or "decode".
+	// Op is "json", "merge", "strategic", "difference", "compare", "manage", "yaml" or "decode".
 	Op   string
 	Kind string
-	// Object is the object that is patched.
+	// Object is the object that is patched or, for "manage", the list of writes.
 	Object stdjson.RawMessage
 	// Patch is the patch or, for "difference" and "compare", another object.
 	Patch stdjson.RawMessage
@@ -103,6 +103,8 @@ func apply(q request) (r response, err error) {
 		if err == nil {
 			r.Result, err = strategic(q.Kind, q.Object, r.Patch)
 		}
+	case "manage":
+		r.Result, err = manage(q.Object)
 	case "compare":
 		r.Result, err = compare(q.Object, q.Patch)
 	case "yaml":
@@ -142,6 +144,49 @@ func strategic(kind string, object, patch []byte) ([]byte, error) {
 
 // fields is the schema of the objects that are compared. The test has the same one.
 const fields = `types:
+- name: resource
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        namedType: metadata
+    - name: spec
+      type:
+        namedType: root
+    - name: status
+      type:
+        namedType: root
+- name: metadata
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+    - name: uid
+      type:
+        scalar: string
+    - name: managedFields
+      type:
+        list:
+          elementType:
+            namedType: __untyped_deduced_
+          elementRelationship: atomic
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
 - name: root
   map:
     fields:
