@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::schema::Declared;
+use crate::schema::{Declared, escape};
 use crate::types::Type;
 
 /// The variables that expressions can use, and the types of their objects.
@@ -21,7 +21,13 @@ pub struct Environment {
     structures: HashMap<String, BTreeMap<String, Type>>,
     /// The schemas of variables, for the estimate of costs.
     declared: BTreeMap<String, Declared>,
+    has_patch_types: bool,
 }
+
+/// The type of the operations of a JSON patch.
+pub(crate) const JSON_PATCH: &str = "JSONPatch";
+/// The type of a configuration to apply. Those of its parts begin with it and a dot.
+const OBJECT: &str = "Object";
 
 impl Environment {
     /// Returns an environment without variables.
@@ -51,6 +57,12 @@ impl Environment {
         self
     }
 
+    /// Adds a field to a type of objects.
+    pub fn add_field(&mut self, structure: &str, name: &str, of: Type) {
+        let fields = self.structures.entry(structure.to_owned()).or_default();
+        fields.insert(name.to_owned(), of);
+    }
+
     /// Adds a variable whose values follow a schema.
     #[must_use]
     pub fn with_declared(mut self, name: &str, declared: &Declared) -> Self {
@@ -70,12 +82,58 @@ impl Environment {
         self
     }
 
-    pub(crate) fn variable(&self, name: &str) -> Option<&Type> {
-        self.variables.get(name)
+    /// Adds the types of patches and what makes their paths: `Object` and those that begin with `Object.`, with any
+    /// fields, `JSONPatch`, and `jsonpatch.escapeKey`.
+    #[must_use]
+    pub fn with_patch_types(mut self) -> Self {
+        self.has_patch_types = true;
+        self
     }
 
-    pub(crate) fn structure(&self, name: &str) -> Option<&BTreeMap<String, Type>> {
-        self.structures.get(name)
+    pub(crate) fn has_patch_types(&self) -> bool {
+        self.has_patch_types
+    }
+
+    fn is_any_object(&self, name: &str) -> bool {
+        self.has_patch_types
+            && name
+                .strip_prefix(OBJECT)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    fn is_json_patch(&self, name: &str) -> bool {
+        self.has_patch_types && name == JSON_PATCH
+    }
+
+    /// Returns whether there is a type of objects.
+    pub(crate) fn has_structure(&self, name: &str) -> bool {
+        self.is_any_object(name) || self.is_json_patch(name) || self.structures.contains_key(name)
+    }
+
+    /// Returns the name and the type of a field, whose name may be escaped.
+    pub(crate) fn field(&self, structure: &str, field: &str) -> Option<(String, Type)> {
+        if self.is_any_object(structure) {
+            return Some((field.to_owned(), Type::Dyn));
+        }
+        if self.is_json_patch(structure) {
+            let of = match field {
+                "op" | "path" | "from" => Type::String,
+                "value" => Type::Dyn,
+                _ => return None,
+            };
+            return Some((field.to_owned(), of));
+        }
+        let fields = self.structures.get(structure)?;
+        if let Some(of) = fields.get(field) {
+            return Some((field.to_owned(), of.clone()));
+        }
+        let escaped = escape(field)?;
+        let of = fields.get(&escaped)?;
+        Some((escaped, of.clone()))
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&Type> {
+        self.variables.get(name)
     }
 
     /// Returns the schema that bounds sizes of which only the path below a variable is known.

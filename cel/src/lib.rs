@@ -37,6 +37,7 @@
 //!   the language, such as the comparison of lists in lists, ends at [`WORK_MAX`].
 //! - A pattern has at most [`PATTERN_BYTES_MAX`] bytes, and its automaton about [`PATTERN_WEIGHT_MAX`] states.
 
+mod activation;
 mod check;
 mod cost;
 mod declarations;
@@ -54,12 +55,13 @@ mod types;
 mod values;
 mod work;
 
+pub use activation::Activation;
 pub use cost::CostEstimate;
 pub use environment::Environment;
 pub use fault::EvaluationError;
 pub use program::{CALL_COST_MAX, CompileError, CompileIssues, Evaluation, Program};
 pub use regexp::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX, translate};
-pub use schema::{Declared, escape, max_cardinality, to_value, unescape};
+pub use schema::{Declared, escape, is_reserved, max_cardinality, to_value, unescape};
 pub use syntax::{DEPTH_MAX, Issue, Position, SOURCE_CHARS_MAX};
 pub use types::Type;
 pub use values::{AccessAttributes, AccessDecision, Authorizer, Value};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::activation::Activation;
 use crate::check::check;
 use crate::cost::{CostEstimate, estimate};
 use crate::environment::Environment;
@@ -115,7 +116,13 @@ impl Program {
 
     /// Evaluates the expression. It ends when its cost is above the limit.
     pub fn evaluate(&self, variables: &[(&str, Value)], cost_max: u64) -> Evaluation {
-        let (result, cost) = run(&self.plan, variables, cost_max);
+        self.evaluate_in(&variables, cost_max)
+    }
+
+    /// Evaluates the expression with variables that may be computed when they are used. It ends when its cost is above
+    /// the limit; what it costs to compute variables is not part of it.
+    pub fn evaluate_in(&self, activation: &dyn Activation, cost_max: u64) -> Evaluation {
+        let (result, cost) = run(&self.plan, activation, cost_max);
         Evaluation { result, cost }
     }
 }

@@ -93,6 +93,16 @@ impl Type {
         }
     }
 
+    /// Returns the name of a type with those of its parameters, as errors about results show it.
+    pub fn full_name(&self) -> String {
+        let parameters = self.parameters();
+        if parameters.is_empty() {
+            return self.name().to_owned();
+        }
+        let parameters: Vec<_> = parameters.iter().map(Self::full_name).collect();
+        format!("{}({})", self.name(), parameters.join(", "))
+    }
+
     /// Returns the name of a type, as `type(x)` shows it.
     pub fn name(&self) -> &str {
         match self {

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::unify::{Substitution, wider};
 use crate::declarations::{FUNCTIONS, Overload, type_identifier};
 use crate::environment::Environment;
-use crate::schema::escape;
 use crate::syntax::{Comprehension, Entry, Expr, Issues, Kind, Node, Parsed};
 use crate::types::Type;
 use crate::values::Value;
+
+/// The function that only environments with the types of patches have.
+const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
 
 /// What the checker found out.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Checked {
     pub(crate) references: HashMap<Node, Reference>,
     /// The variables that are used.
     pub(crate) variables: Vec<String>,
+    /// Whether objects keep the names of their types.
+    pub(crate) has_patch_types: bool,
 }
 
 /// To what a name refers.
@@ -60,6 +64,7 @@ pub(crate) fn check(
             overloads: HashMap::new(),
             references: HashMap::new(),
             variables: Vec::new(),
+            has_patch_types: environment.has_patch_types(),
         },
     };
     checker.visit(&mut root);
@@ -134,8 +139,8 @@ impl Checker<'_> {
         }
         let of = type_identifier(plain).or_else(|| {
             self.environment
-                .structure(plain)
-                .map(|_| Type::object(plain))
+                .has_structure(plain)
+                .then(|| Type::object(plain))
         })?;
         Some((
             Type::Type(Some(Arc::new(of))),
@@ -276,21 +281,18 @@ impl Checker<'_> {
     /// Returns the type of a field. A reserved word stands for the field with its escaped name.
     fn field_type(&mut self, id: Node, structure: &str, field: &str) -> Type {
         self.escaped = None;
-        let Some(fields) = self.environment.structure(structure) else {
+        if !self.environment.has_structure(structure) {
             self.report(id, format!("unexpected failed resolution of '{structure}'"));
             return Type::Error;
-        };
-        if let Some(of) = fields.get(field) {
-            return of.clone();
         }
-        let escaped = escape(field).filter(|escaped| escaped != field);
-        if let Some((escaped, of)) = escaped.and_then(|escaped| fields.get_key_value(&escaped)) {
-            self.escaped = Some(escaped.clone());
-            of.clone()
-        } else {
+        let Some((name, of)) = self.environment.field(structure, field) else {
             self.report(id, format!("undefined field '{field}'"));
-            Type::Error
+            return Type::Error;
+        };
+        if name != field {
+            self.escaped = Some(name);
         }
+        of
     }
 
     fn select(&mut self, expr: &mut Expr) {
@@ -385,7 +387,7 @@ impl Checker<'_> {
             // A function whose name has dots, such as `sets.contains`.
             let name = format!("{prefix}.{function}");
             let name = name.strip_prefix('.').unwrap_or(&name);
-            if FUNCTIONS.contains_key(name) {
+            if FUNCTIONS.contains_key(name) && self.has_function(name) {
                 name.clone_into(function);
                 *target = None;
             }
@@ -411,6 +413,11 @@ impl Checker<'_> {
             return self.logical(id, overloads[0].id, args, &types);
         }
         self.resolve(id, &name, overloads, is_member, &types);
+    }
+
+    /// Returns whether a function is one of the environment.
+    fn has_function(&self, name: &str) -> bool {
+        name != ESCAPE_KEY || self.environment.has_patch_types()
     }
 
     fn logical(&mut self, id: Node, overload: &'static str, args: &[Expr], types: &[Type]) {

@@ -1,5 +1,7 @@
 //! Variables, fields and indices.
 
+use std::sync::Arc;
+
 use super::fold::Scope;
 use super::plan::{Attribute, Base, Qualifier, QualifierKey};
 use super::run::{Run, valid};
@@ -31,8 +33,16 @@ impl<'p> Run<'p> {
 
     /// Evaluates an attribute that is a part of another one, which costs nothing itself.
     fn resolve(&mut self, attribute: &'p Attribute, scope: Option<&Scope<'p, '_>>) -> Outcome {
+        let mut qualifiers = &attribute.qualifiers[..];
         let value = match &attribute.base {
-            Base::Variable(name) => self.variable(name, scope)?,
+            Base::Variable(name) => match self.computed(name, qualifiers, scope) {
+                Some(value) => {
+                    qualifiers = &qualifiers[1..];
+                    self.charge(SELECT)?;
+                    value?
+                }
+                None => self.variable(name, scope)?,
+            },
             Base::Value(node) => self.eval(node, scope)?,
             Base::Conditional {
                 condition,
@@ -46,7 +56,7 @@ impl<'p> Run<'p> {
                 };
             }
         };
-        if attribute.qualifiers.is_empty() {
+        if qualifiers.is_empty() {
             return valid(value);
         }
         let (mut value, mut is_optional) = match value {
@@ -54,7 +64,7 @@ impl<'p> Run<'p> {
             Value::Optional(Some(inner)) => ((*inner).clone(), true),
             value => (value, false),
         };
-        for qualifier in &attribute.qualifiers {
+        for qualifier in qualifiers {
             is_optional |= qualifier.is_optional;
             match self.qualify(qualifier, value, is_optional, scope)? {
                 Some(next) => value = next,
@@ -69,12 +79,38 @@ impl<'p> Run<'p> {
         })
     }
 
+    /// Returns the field of a variable that is computed. One that is tested is not: it exists.
+    fn computed(
+        &mut self,
+        name: &str,
+        qualifiers: &'p [Arc<Qualifier>],
+        scope: Option<&Scope<'p, '_>>,
+    ) -> Option<Outcome> {
+        let qualifier = qualifiers.first()?;
+        let QualifierKey::Const(Value::String(field)) = &qualifier.key else {
+            return None;
+        };
+        if self.local(name, scope).is_some() {
+            return None;
+        }
+        let value = self.activation.field(name, field)?;
+        Some(value.map(|value| {
+            if qualifier.is_test {
+                Value::Bool(true)
+            } else if qualifier.is_optional {
+                Value::some(value)
+            } else {
+                value
+            }
+        }))
+    }
+
     fn variable(&mut self, name: &str, scope: Option<&Scope<'p, '_>>) -> Outcome {
         if let Some(found) = self.local(name, scope) {
             return found;
         }
-        match self.variables.iter().find(|(own, _)| *own == name) {
-            Some((_, value)) => Ok(value.clone()),
+        match self.activation.variable(name) {
+            Some(value) => Ok(value),
             None => fail(format!("no such attribute(s): {name}")),
         }
     }
@@ -157,6 +193,7 @@ fn part(value: &Value, key: &Value) -> Result<Option<Value>, EvaluationError> {
             None => fail(format!("unsupported key type: {}", key.type_name())),
         },
         Value::List(list) => item(list, key),
+        Value::Object(object) => Ok(object.part(key).cloned()),
         _ => Ok(None),
     }
 }

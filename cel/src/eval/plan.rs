@@ -40,7 +40,11 @@ pub(super) enum Node {
         optional: Vec<bool>,
     },
     Map(Vec<Entry<Node, Node>>),
-    Struct(Vec<Entry<String, Node>>),
+    Struct {
+        /// The type, if the object keeps its name.
+        name: Option<Arc<str>>,
+        fields: Vec<Entry<String, Node>>,
+    },
     Fold(Box<Fold>),
     /// A test whether a value is one of some constants.
     Member(Box<Node>, Map),
@@ -205,7 +209,7 @@ impl Planner<'_> {
                 }
             }
             Kind::Map(entries) => self.map(entries),
-            Kind::Struct { fields, .. } => {
+            Kind::Struct { name, fields } => {
                 let mut planned = Vec::new();
                 for field in fields {
                     planned.push(Entry {
@@ -215,7 +219,10 @@ impl Planner<'_> {
                         is_optional: field.is_optional,
                     });
                 }
-                Ok(Node::Struct(planned))
+                Ok(Node::Struct {
+                    name: self.found.has_patch_types.then(|| name.as_str().into()),
+                    fields: planned,
+                })
             }
             Kind::Comprehension(inner) => self.fold(inner),
         }

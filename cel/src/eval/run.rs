@@ -1,26 +1,29 @@
 //! The run of a plan.
 
+use std::sync::Arc;
+
 use super::fold::Scope;
 use super::plan::{Call, Node, Plan};
+use crate::activation::Activation;
 use crate::cost::{self, call_cost};
 use crate::fault::{EvaluationError, fail, no_such_overload};
 use crate::functions::{Context, Outcome};
 use crate::pattern::Patterns;
 use crate::syntax::Entry;
-use crate::values::{Key, Map, Value};
+use crate::values::{Key, Map, Object, Value};
 
 /// One evaluation.
 pub(super) struct Run<'p> {
-    pub(super) variables: &'p [(&'p str, Value)],
+    pub(super) activation: &'p dyn Activation,
     pub(super) context: Context,
     cost: u64,
     limit: u64,
 }
 
 /// Evaluates a plan. Returns the cost, too.
-pub(crate) fn run(plan: &Plan, variables: &[(&str, Value)], limit: u64) -> (Outcome, u64) {
+pub(crate) fn run(plan: &Plan, activation: &dyn Activation, limit: u64) -> (Outcome, u64) {
     let mut run = Run {
-        variables,
+        activation,
         context: Context {
             patterns: Patterns::new(plan.patterns.clone()),
             ..Context::new()
@@ -72,8 +75,8 @@ impl<'p> Run<'p> {
                 let map = self.map(entries, scope);
                 self.made(map, cost::MAP)
             }
-            Node::Struct(fields) => {
-                let object = self.object(fields, scope);
+            Node::Struct { name, fields } => {
+                let object = self.object(name.as_ref(), fields, scope);
                 self.made(object, cost::STRUCT)
             }
             Node::Fold(fold) => self.fold(fold, scope),
@@ -125,6 +128,7 @@ impl<'p> Run<'p> {
 
     fn object(
         &mut self,
+        name: Option<&Arc<str>>,
         fields: &'p [Entry<String, Node>],
         scope: Option<&Scope<'p, '_>>,
     ) -> Outcome {
@@ -135,7 +139,11 @@ impl<'p> Run<'p> {
                 values.push((Key::String(field.key.as_str().into()), value));
             }
         }
-        Ok(Value::Map(Map::new(values)))
+        let fields = Map::new(values);
+        match name {
+            Some(name) => Object::make(name, fields),
+            None => Ok(Value::Map(fields)),
+        }
     }
 
     fn map(&mut self, entries: &'p [Entry<Node, Node>], scope: Option<&Scope<'p, '_>>) -> Outcome {

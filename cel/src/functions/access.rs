@@ -87,12 +87,17 @@ fn begin(args: &[Value], change: Change) -> Outcome {
     let [Value::Authorization(inner), Value::String(text)] = args else {
         return Err(no_such_overload());
     };
-    let Authorization::Authorizer { authorizer, user } = &**inner else {
+    let Authorization::Authorizer {
+        authorizer,
+        user,
+        is_service_account,
+    } = &**inner
+    else {
         return Err(no_such_overload());
     };
     let mut access = AccessAttributes {
         user: user.to_string(),
-        is_service_account: user.starts_with("system:serviceaccount:"),
+        is_service_account: *is_service_account,
         ..AccessAttributes::default()
     };
     change(&mut access, text)?;
@@ -139,6 +144,7 @@ fn service_account(args: &[Value]) -> Outcome {
     Ok(made(Authorization::Authorizer {
         authorizer: authorizer.clone(),
         user: format!("system:serviceaccount:{namespace}:{name}").into(),
+        is_service_account: true,
     }))
 }
 

@@ -33,7 +33,8 @@ const ESCAPES: [(&str, &str); 4] = [
     ("/", "__slash__"),
 ];
 
-fn is_reserved(name: &str) -> bool {
+/// Returns whether a name is a word of the language.
+pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use convert::to_value;
 pub use declared::{Declared, max_cardinality};
-pub use escape::{escape, unescape};
+pub use escape::{escape, is_reserved, unescape};
 
 /// The size of the largest request, which bounds what a schema does not.
 pub(crate) const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;

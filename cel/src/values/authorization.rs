@@ -57,6 +57,8 @@ pub enum Authorization {
         authorizer: Arc<dyn Authorizer>,
         /// The name of the user.
         user: Arc<str>,
+        /// Whether the user is a service account that the expression names.
+        is_service_account: bool,
     },
     /// A group, a resource or a path to ask about.
     Check(Box<Check>),

@@ -19,6 +19,9 @@ impl Value {
             (Self::Timestamp(left), Self::Timestamp(right)) => left == right,
             (Self::List(left), Self::List(right)) => left.equals(right, work)?,
             (Self::Map(left), Self::Map(right)) => left.equals(right, work)?,
+            (Self::Object(left), Self::Object(right)) => {
+                left.name() == right.name() && left.fields().equals(right.fields(), work)?
+            }
             (Self::Optional(left), Self::Optional(right)) => match (left, right) {
                 (Some(left), Some(right)) => left.equals(right, work)?,
                 (left, right) => left.is_none() && right.is_none(),

@@ -2,10 +2,12 @@
 
 mod authorization;
 mod equal;
+mod json;
 mod list;
 mod map;
 mod net;
 mod number;
+mod object;
 mod quantity;
 mod semver;
 mod show;
@@ -21,6 +23,7 @@ pub(crate) use list::{List, ListKind};
 pub(crate) use map::{Key, Map};
 pub(crate) use net::{Cidr, parse_cidr, parse_ip};
 pub(crate) use number::{compare_numbers, double_to_int, double_to_uint};
+pub(crate) use object::Object;
 pub(crate) use quantity::Quantity;
 pub(crate) use semver::Semver;
 pub(crate) use show::{double_text, go_quote};
@@ -62,6 +65,9 @@ pub enum Value {
     /// A map, or an object with fields.
     #[doc(hidden)]
     Map(Map),
+    /// An object that an expression makes, with the name of its type.
+    #[doc(hidden)]
+    Object(Arc<Object>),
     /// The name of a type.
     Type(Arc<str>),
     /// An optional value.
@@ -151,8 +157,32 @@ impl Value {
         let inner = Authorization::Authorizer {
             authorizer,
             user: user.into(),
+            is_service_account: false,
         };
         Self::Authorization(Arc::new(inner))
+    }
+
+    /// Makes the value of a variable through which expressions ask what a user may do with a resource.
+    pub fn resource_check(authorizer: Arc<dyn Authorizer>, access: AccessAttributes) -> Self {
+        let check = Check { authorizer, access };
+        Self::Authorization(Arc::new(Authorization::Check(Box::new(check))))
+    }
+
+    /// Returns the names of types in an object that are not those of the fields in which they are, as texts of errors.
+    pub fn type_mismatches(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Self::Object(object) = self {
+            object.mismatches(object.name(), &mut found);
+        }
+        found
+    }
+
+    /// Returns the items of a list.
+    pub fn items(&self) -> Vec<Self> {
+        match self {
+            Self::List(list) => list.iter().collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Returns the text of a string.
@@ -175,6 +205,7 @@ impl Value {
     pub fn get(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Map(map) => map.get_str(name),
+            Self::Object(object) => object.fields().get_str(name),
             _ => None,
         }
     }
@@ -201,6 +232,7 @@ impl Value {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::List(_) => "list",
             Self::Map(_) => "map",
+            Self::Object(object) => object.name(),
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
             Self::Quantity(_) => "kubernetes.Quantity",
@@ -238,6 +270,7 @@ impl Value {
             Self::Bytes(bytes) => bytes.is_empty(),
             Self::List(list) => list.len() == 0,
             Self::Map(map) => map.len() == 0,
+            Self::Object(object) => object.fields().len() == 0,
             Self::Optional(inner) => inner.as_ref().is_none_or(|value| value.is_zero()),
             Self::Timestamp(time) => time.is_zero(),
             _ => false,

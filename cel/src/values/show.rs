@@ -32,6 +32,14 @@ impl fmt::Display for Value {
                 parts.sort();
                 write!(out, "{{{}}}", parts.join(", "))
             }
+            Self::Object(object) => {
+                write!(
+                    out,
+                    "{}{}",
+                    object.name(),
+                    Self::Map(object.fields().clone())
+                )
+            }
             Self::Type(name) => write!(out, "type({name})"),
             Self::Optional(None) => out.write_str("none"),
             Self::Optional(Some(value)) => write!(out, "optional({value})"),
