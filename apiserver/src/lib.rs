@@ -15,6 +15,7 @@ pub mod managed_fields;
 mod metrics;
 mod openapi;
 pub mod patch;
+mod policy;
 mod run;
 mod server;
 mod storage;

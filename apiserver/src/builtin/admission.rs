@@ -2,16 +2,19 @@
 
 use std::collections::HashSet;
 
+use revstore_cel::Type;
 use serde_json::json;
 
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::StatusCause;
 
+use super::admission_policy;
 use super::causes::Causes;
 use super::edit;
 use super::field::Field;
 use super::names;
 use super::rules::Kind;
+use crate::policy::{Compiler, Purpose, Refusal};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -28,25 +31,23 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         default: default_policy,
-        validate: check_policy,
+        validate: admission_policy::check_validating,
         status_keeps_metadata: true,
         ..config("ValidatingAdmissionPolicy").with_status()
     },
     Kind {
         default: |binding| default_match(binding, "matchResources"),
-        validate: check_binding,
+        validate: admission_policy::check_validating_binding,
         ..config("ValidatingAdmissionPolicyBinding")
     },
     Kind {
         default: default_policy,
-        validate: check_mutating_policy,
+        validate: admission_policy::check_mutating,
         ..config("MutatingAdmissionPolicy")
     },
     Kind {
         default: |binding| default_match(binding, "matchResources"),
-        validate: |binding, causes| {
-            causes.check_required(&binding.at(&["spec", "policyName"]));
-        },
+        validate: admission_policy::check_mutating_binding,
         ..config("MutatingAdmissionPolicyBinding")
     },
 ];
@@ -104,7 +105,7 @@ fn default_match(object: &mut JsonObject, name: &str) {
     default_rules(matched, "excludeResourceRules");
 }
 
-const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
+pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
@@ -139,7 +140,7 @@ fn check_webhooks(config: &Field<'_>, mutating: bool, causes: &mut Causes) {
         }
         check_client(&webhook.child("clientConfig"), causes);
         check_review_versions(&webhook.child("admissionReviewVersions"), causes);
-        check_conditions(&webhook.child("matchConditions"), causes);
+        check_conditions(&webhook.child("matchConditions"), false, causes);
     }
 }
 
@@ -229,21 +230,49 @@ fn check_rule(rule: &Field<'_>, causes: &mut Causes) {
     for version in rule.child("apiVersions").items() {
         causes.check_required(&version);
     }
-    let resources = rule.child("resources");
-    causes.check_required(&resources);
-    let has = |text: &str| resources.items().any(|item| item.text() == text);
-    if has("*/*") && resources.len() > 1 {
-        let detail = "if '*/*' is present, must not specify other resources";
-        causes.invalid(&resources, detail);
-    } else if has("*")
-        && resources
-            .items()
-            .any(|item| item.text() != "*" && !item.text().contains('/'))
-    {
-        let detail = "if '*' is present, must not specify other resources without subresources";
-        causes.invalid(&resources, detail);
-    }
+    check_resources(&rule.child("resources"), causes);
     causes.check_one_of(&rule.child("scope"), &["*", "Cluster", "Namespaced"]);
+}
+
+fn check_resources(resources: &Field<'_>, causes: &mut Causes) {
+    causes.check_required(resources);
+    let (mut any_subresource_of, mut of_any_resource) = (HashSet::new(), HashSet::new());
+    // Whether the last resource without a subresource has a name.
+    let mut is_named = false;
+    for item in resources.items() {
+        let text = item.text();
+        if text.is_empty() {
+            causes.required(&item, "");
+            continue;
+        }
+        let Some((resource, subresource)) = text.split_once('/') else {
+            is_named = text != "*";
+            continue;
+        };
+        if any_subresource_of.contains(resource) {
+            let detail = format!("if '{resource}/*' is present, must not specify {text}");
+            causes.invalid(&item, &detail);
+        }
+        if of_any_resource.contains(subresource) {
+            let detail = format!("if '*/{subresource}' is present, must not specify {text}");
+            causes.invalid(&item, &detail);
+        }
+        if subresource == "*" {
+            any_subresource_of.insert(resource);
+        }
+        if resource == "*" {
+            of_any_resource.insert(subresource);
+        }
+    }
+    let has = |text: &str| resources.items().any(|item| item.text() == text);
+    if resources.len() > 1 && has("*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        causes.invalid(resources, detail);
+    }
+    if has("*") && is_named {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        causes.invalid(resources, detail);
+    }
 }
 
 fn check_wildcard(list: &Field<'_>, text: &str, causes: &mut Causes) {
@@ -253,10 +282,28 @@ fn check_wildcard(list: &Field<'_>, text: &str, causes: &mut Causes) {
     }
 }
 
-fn check_conditions(conditions: &Field<'_>, causes: &mut Causes) {
+/// The maximum number of match conditions of a webhook or a policy.
+const CONDITIONS_MAX: usize = 64;
+
+/// Checks match conditions. `has_params`: they can use the parameters of a policy.
+pub(super) fn check_conditions(conditions: &Field<'_>, has_params: bool, causes: &mut Causes) {
+    if conditions.len() > CONDITIONS_MAX {
+        causes.push(StatusCause::too_many(
+            conditions.path(),
+            conditions.len(),
+            CONDITIONS_MAX,
+        ));
+    }
     let mut seen = HashSet::new();
+    let mut compiler = Compiler::new(has_params, false);
     for condition in conditions.items() {
-        causes.check_required(&condition.child("expression"));
+        let expression = condition.child("expression");
+        let source = expression.text().trim();
+        if source.is_empty() {
+            causes.required(&expression, "");
+        } else if let Err(refusal) = compiler.compile(source, Purpose::Decision, &[Type::Bool]) {
+            refused(&expression, source, &refusal, causes);
+        }
         let name = condition.child("name");
         if causes.check_required(&name) {
             causes.check_text(&name, names::qualified_name_error);
@@ -265,126 +312,26 @@ fn check_conditions(conditions: &Field<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_match(matched: &Field<'_>, causes: &mut Causes) {
+/// Adds the cause of an expression that cannot be used.
+pub(super) fn refused(field: &Field<'_>, source: &str, refusal: &Refusal, causes: &mut Causes) {
+    causes.push(match refusal {
+        Refusal::Invalid(detail) => StatusCause::invalid(field.path(), source, detail),
+        Refusal::Internal(detail) => StatusCause::internal(field.path(), detail),
+    });
+}
+
+pub(super) fn check_match(matched: &Field<'_>, causes: &mut Causes) {
     causes.check_one_of(&matched.child("matchPolicy"), &MATCH_POLICIES);
     causes.check_selector(&matched.child("namespaceSelector"));
     causes.check_selector(&matched.child("objectSelector"));
     for list in ["resourceRules", "excludeResourceRules"] {
         for rule in matched.child(list).items() {
+            let mut seen = HashSet::new();
+            for name in rule.child("resourceNames").items() {
+                causes.check_text(&name, names::path_segment_error);
+                causes.check_unique(&name, &mut seen);
+            }
             check_rule(&rule, causes);
         }
-    }
-}
-
-/// Checks the parts that validating and mutating policies have in common.
-fn check_constraints(spec: &Field<'_>, causes: &mut Causes) {
-    causes.check_one_of(&spec.child("failurePolicy"), &FAILURE_POLICIES);
-    let matched = spec.child("matchConstraints");
-    if matched.is_set() {
-        check_match(&matched, causes);
-        causes.check_required(&matched.child("resourceRules"));
-    } else {
-        causes.required(&matched, "");
-    }
-    let kind = spec.child("paramKind");
-    if kind.is_set() {
-        causes.check_required(&kind.child("apiVersion"));
-        causes.check_required(&kind.child("kind"));
-    }
-    check_conditions(&spec.child("matchConditions"), causes);
-}
-
-fn check_policy(policy: &Field<'_>, causes: &mut Causes) {
-    let spec = policy.child("spec");
-    check_constraints(&spec, causes);
-    let (validations, audits) = (spec.child("validations"), spec.child("auditAnnotations"));
-    if validations.len() + audits.len() == 0 {
-        for field in [validations, audits] {
-            let detail = "validations or auditAnnotations must contain at least one item";
-            causes.required(&field, detail);
-        }
-    }
-    for validation in validations.items() {
-        let expression = validation.child("expression");
-        if expression.text().trim().is_empty() {
-            causes.required(&expression, "expression is not specified");
-        }
-        let message = validation.child("message");
-        if message.is_set() && message.text().trim().is_empty() {
-            causes.invalid(&message, "must be non-empty if specified");
-        } else if message.text().trim().contains('\n') {
-            causes.invalid(&message, "must not contain line breaks");
-        }
-        let supported = [
-            "Forbidden",
-            "Invalid",
-            "RequestEntityTooLarge",
-            "Unauthorized",
-        ];
-        causes.check_one_of(&validation.child("reason"), &supported);
-    }
-    for variable in spec.child("variables").items() {
-        for (name, detail) in [
-            ("name", "name is not specified"),
-            ("expression", "expression is not specified"),
-        ] {
-            let field = variable.child(name);
-            if field.text().trim().is_empty() {
-                causes.required(&field, detail);
-            }
-        }
-    }
-}
-
-fn check_mutating_policy(policy: &Field<'_>, causes: &mut Causes) {
-    let spec = policy.child("spec");
-    check_constraints(&spec, causes);
-    let mutations = spec.child("mutations");
-    if mutations.len() == 0 {
-        let detail = "mutations must contain at least one item";
-        causes.required(&mutations, detail);
-    }
-    let reinvocation = spec.child("reinvocationPolicy");
-    causes.check_required_one_of(&reinvocation, &["IfNeeded", "Never"]);
-    for mutation in mutations.items() {
-        let kind = mutation.child("patchType");
-        causes.check_required_one_of(&kind, &["ApplyConfiguration", "JSONPatch"]);
-    }
-}
-
-fn check_binding(binding: &Field<'_>, causes: &mut Causes) {
-    let spec = binding.child("spec");
-    let name = spec.child("policyName");
-    if causes.check_required(&name) {
-        causes.check_text(&name, names::subdomain_error);
-    }
-    let matched = spec.child("matchResources");
-    if matched.is_set() {
-        check_match(&matched, causes);
-    }
-    let parameter = spec.child("paramRef");
-    if parameter.is_set() {
-        let (name, selector) = (parameter.child("name"), parameter.child("selector"));
-        if name.text().is_empty() != selector.is_set() {
-            let detail = "one of name or selector must be specified";
-            causes.required(&parameter, detail);
-        }
-    }
-    let actions = spec.child("validationActions");
-    let mut seen = HashSet::new();
-    for action in actions.items() {
-        causes.check_one_of(&action, &["Audit", "Deny", "Warn"]);
-        causes.check_unique(&action, &mut seen);
-    }
-    if seen.contains("Deny") && seen.contains("Warn") {
-        causes.push(StatusCause::invalid(
-            actions.path(),
-            actions.value(),
-            "must not contain both Deny and Warn (repeating the same validation failure information in \
-             the API response and headers serves no purpose)",
-        ));
-    }
-    if actions.len() == 0 {
-        causes.required(&actions, "at least one validation action is required");
     }
 }

@@ -12,6 +12,7 @@
 //! as absent.
 
 mod admission;
+mod admission_policy;
 mod aggregation;
 mod catalog;
 mod causes;
