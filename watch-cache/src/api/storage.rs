@@ -223,6 +223,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
         options: &'a GetOptions,
     ) -> BoxFuture<'a, Result<Option<Object>, RequestError>>;
 
+    /// Returns a version of one object at once, which may be an old one, or `None` if there is none at hand.
+    fn assumed(&self, object: &ObjectRef) -> Option<Object> {
+        let _ = object;
+        None
+    }
+
     /// Lists objects.
     fn list<'a>(
         &'a self,
@@ -276,6 +282,10 @@ pub trait Storage: fmt::Debug + Send + Sync {
 }
 
 impl Storage for ResourceCache {
+    fn assumed(&self, object: &ObjectRef) -> Option<Object> {
+        self.cached(object)
+    }
+
     fn get<'a>(
         &'a self,
         object: &'a ObjectRef,

@@ -11,7 +11,7 @@ use crate::api::status::RequestError;
 use crate::api::storage::{DeleteOptions, Preconditions, Update, UpdateOptions};
 use crate::registry::metadata;
 use crate::registry::object_store::{decode, encode, raise_generation};
-use crate::registry::{JsonObject, ObjectStore};
+use crate::registry::{Admit, AdmitAll, JsonObject, ObjectStore};
 
 /// What happens to the objects that an object owns when it is deleted. The deletion itself only sets or
 /// removes the finalizer by which a garbage collector is asked.
@@ -95,6 +95,19 @@ impl ObjectStore {
         object: &ObjectRef,
         request: &DeleteRequest,
     ) -> Result<Deleted, RequestError> {
+        self.delete_admitted(object, request, &mut AdmitAll).await
+    }
+
+    /// Deletes an object as [`delete`](Self::delete) does, if it is admitted.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete), and those of `admission`.
+    pub async fn delete_admitted(
+        &self,
+        object: &ObjectRef,
+        request: &DeleteRequest,
+        admission: &mut dyn Admit,
+    ) -> Result<Deleted, RequestError> {
         loop {
             let current = self.storage.get(object, &GetOptions::default()).await?;
             let Some(current) = current else {
@@ -108,6 +121,7 @@ impl ObjectStore {
                     reason: Box::new(reason.of_deletion()),
                 });
             }
+            admission.admit(None, Some(&old)).await?;
             let (new, removes) = self.marked(&old, request);
             if request.dry_run {
                 return Ok(if removes {

@@ -11,20 +11,18 @@ use serde_json::{Value, json};
 use crate::api::keys::ObjectRef;
 use crate::api::options::GetOptions;
 use crate::api::status::{Conflict, RequestError};
-use crate::api::storage::{Preconditions, Storage, Update, UpdateOptions};
+use crate::api::storage::{Storage, Update, UpdateOptions};
 use crate::clock::Clock;
 use crate::encode::object::Object;
 use crate::registry::allocator::ATTEMPTS_MAX;
 use crate::registry::metadata;
 use crate::registry::origin::Origin;
-use crate::registry::{Allocator, JsonObject, Strategy};
+use crate::registry::{Admit, AdmitAll, Allocator, JsonObject, Strategy};
 use crate::source::ConditionalWrite;
 use crate::status::{ResourceName, Status, StatusCause};
 
 /// The number of names that a create generates before it fails because all of them exist.
 const GENERATED_NAMES_MAX: usize = 8;
-/// The text of the error by which an update ends that removes the object.
-const FINALIZED: &str = "the object is finalized";
 
 /// How a create or an update is carried out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -194,6 +192,21 @@ impl ObjectStore {
         object: JsonObject,
         request: &WriteRequest,
     ) -> Result<JsonObject, RequestError> {
+        self.create_admitted(namespace, object, request, &mut AdmitAll)
+            .await
+    }
+
+    /// Creates an object as [`create`](Self::create) does, if it is admitted.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and those of `admission`.
+    pub async fn create_admitted(
+        &self,
+        namespace: &str,
+        object: JsonObject,
+        request: &WriteRequest,
+        admission: &mut dyn Admit,
+    ) -> Result<JsonObject, RequestError> {
         let (mut generated, mut attempts) = (0, 0);
         let mut new = object;
         let version = metadata::text(&new, "resourceVersion").to_owned();
@@ -208,6 +221,7 @@ impl ObjectStore {
             };
             // A dry run does not write what must not have a version.
             self.complete_create(&mut new, has_version && !request.dry_run)?;
+            admission.admit(Some(&new), None).await?;
             let written = self.write_new(&reference, &mut new, request, others).await;
             attempts += 1;
             if !matches!(&written, Err(RequestError::Conflict { .. })) {
@@ -248,7 +262,15 @@ impl ObjectStore {
             let options = UpdateOptions::default()
                 .create_if_missing(true)
                 .others(others);
-            let stored = self.write_version(reference, new, &options).await?;
+            let value = encode(new);
+            let time_to_live = self.strategy.time_to_live(new);
+            let update = |found: Option<&Object>| match found {
+                Some(_) => Err(self.already_exists(reference)),
+                None => Ok(Update::new(value.clone()).time_to_live(time_to_live)),
+            };
+            let update = Box::new(update);
+            let written = self.storage.guaranteed_update(reference, &options, update);
+            let stored = written.await?;
             show_revision(new, stored.revision());
             return Ok(());
         }
@@ -301,145 +323,6 @@ impl ObjectStore {
             return Err(RequestError::version_on_create());
         }
         Ok(())
-    }
-
-    /// Replaces an object. The resource version of `new`, if it is set, must be the current one.
-    ///
-    /// # Errors
-    /// As [`update_with`](Self::update_with), and [`RequestError::Conflict`] if `new` has another uid.
-    // WC-414.
-    pub async fn update(
-        &self,
-        object: &ObjectRef,
-        mut new: JsonObject,
-        request: &WriteRequest,
-    ) -> Result<Written, RequestError> {
-        // An object that is not that of the request is refused whether that of the request exists or not.
-        self.check_target(object, &mut new)?;
-        let preconditions = Preconditions::of_update(&new);
-        self.update_if(object, request, &preconditions, |_| Ok(new.clone()))
-            .await
-    }
-
-    /// Replaces an object by the version that `change` returns for the current one, such as a patch of
-    /// it. If another write changes the object meanwhile, `change` is called again. `None` is an object
-    /// that does not exist, for a strategy that
-    /// [creates on update](Strategy::creates_on_update).
-    ///
-    /// A version without changes is not written. An object whose last finalizer was removed after its
-    /// deletion is removed.
-    ///
-    /// # Errors
-    /// - [`RequestError::NotFound`].
-    /// - [`RequestError::BadRequest`] if the kind, the name or the namespace of the new version are not
-    ///   those of the request.
-    /// - [`RequestError::Conflict`] if the resource version of the new version is not the current one.
-    /// - 422, as [`RequestError::Reported`], if the new version is invalid.
-    /// - Errors of `change`, of the strategy and of the storage.
-    // WC-415, WC-441, WC-442, WC-447.
-    pub async fn update_with(
-        &self,
-        object: &ObjectRef,
-        request: &WriteRequest,
-        change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
-    ) -> Result<Written, RequestError> {
-        self.update_if(object, request, &Preconditions::default(), change)
-            .await
-    }
-
-    /// Replaces an object as [`update_with`](Self::update_with) does, if preconditions hold for the current version.
-    ///
-    /// # Errors
-    /// As [`update_with`](Self::update_with), and [`RequestError::Conflict`] if a precondition does not hold.
-    pub async fn update_if(
-        &self,
-        object: &ObjectRef,
-        request: &WriteRequest,
-        preconditions: &Preconditions,
-        mut change: impl FnMut(Option<&JsonObject>) -> Result<JsonObject, RequestError> + Send,
-    ) -> Result<Written, RequestError> {
-        if let Some(allocator) = &self.allocator {
-            let updated =
-                self.update_allocated(&**allocator, object, request, preconditions, change);
-            return updated.await;
-        }
-        loop {
-            // The last version that was computed, and the version it replaces.
-            let mut computed: Option<(JsonObject, Option<Revision>)> = None;
-            let compute = |current: Option<&Object>| {
-                computed = None;
-                if let Some(current) = current {
-                    let held = preconditions.check(current);
-                    held.map_err(|reason| self.conflict(object, reason))?;
-                }
-                let mut old = current.map(decode).transpose()?;
-                let mut new = change(old.as_ref())?;
-                let has_version = self.begin_update(object, old.as_ref(), &mut new)?;
-                self.complete_update(old.as_ref(), &mut new, has_version)?;
-                let replaced = current.map(Object::revision);
-                let (new, _) = computed.insert((new, replaced));
-                // Returned as an error, because an update cannot delete.
-                let is_finalized = is_finalized(new) && !self.strategy.is_held(new);
-                if replaced.is_some() && is_finalized {
-                    return Err(RequestError::Unclassified(FINALIZED.into()));
-                }
-                let time_to_live = self.strategy.time_to_live(new);
-                let unchanged = old.as_mut().is_some_and(|old| is_unchanged(new, old));
-                let value = match current {
-                    // The storage writes nothing if the bytes are unchanged.
-                    Some(current) if unchanged => Bytes::copy_from_slice(current.value()),
-                    _ => encode(new),
-                };
-                Ok(Update::new(value).time_to_live(time_to_live))
-            };
-            let written = self.write_computed(object, request, compute).await;
-            let Some((mut new, replaced)) = computed else {
-                // Nothing was computed, so the object does not exist, or the error is that of `change`.
-                written?;
-                return Err(self.not_found(object));
-            };
-            match (written, replaced) {
-                (Ok(revision), _) => {
-                    if let Some(revision) = revision.or(replaced) {
-                        show_revision(&mut new, revision);
-                    }
-                }
-                (Err(RequestError::Unclassified(text)), Some(replaced)) if text == FINALIZED => {
-                    if !request.dry_run && self.remove(object, replaced, &new).await?.is_none() {
-                        continue;
-                    }
-                    show_revision(&mut new, replaced);
-                }
-                (Err(error), _) => return Err(error),
-            }
-            return Ok(Written {
-                object: new,
-                created: replaced.is_none(),
-            });
-        }
-    }
-
-    /// Writes the version that `compute` returns. Returns the revision of the object, or `None` after a
-    /// dry run.
-    async fn write_computed(
-        &self,
-        object: &ObjectRef,
-        request: &WriteRequest,
-        mut compute: impl FnMut(Option<&Object>) -> Result<Update, RequestError> + Send,
-    ) -> Result<Option<Revision>, RequestError> {
-        if request.dry_run {
-            let current = self.storage.get(object, &GetOptions::default()).await?;
-            if current.is_none() && !self.strategy.creates_on_update() {
-                return Err(self.not_found(object));
-            }
-            return compute(current.as_ref()).map(|_| None);
-        }
-        let options = UpdateOptions::default().create_if_missing(self.strategy.creates_on_update());
-        let stored = self
-            .storage
-            .guaranteed_update(object, &options, Box::new(compute))
-            .await?;
-        Ok(Some(stored.revision()))
     }
 
     /// Checks what a new version of an object is about, or a new object if there is no old version, and sets its
