@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[allow(dead_code, reason = "plugins that are not there yet use it")]
+mod admission;
 mod allocation;
 pub mod auth;
 mod bootstrap;
@@ -24,6 +26,7 @@ pub mod table;
 mod verbs;
 mod version;
 
+pub use admission::PluginNames;
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use load::LoadError;

@@ -22,7 +22,6 @@ fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
     for name in [
         "advertise-address",
         "allow-privileged",
-        "disable-admission-plugins",
         "enable-aggregator-routing",
         "service-account-issuer",
         "service-account-key-file",
@@ -49,6 +48,21 @@ fn flags_of_neither_server_are_errors() {
     ] {
         assert!(served(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn names_of_admission_plugins_are_checked() {
+    let line = "--enable-admission-plugins=AlwaysPullImages,LimitRanger \
+                --disable-admission-plugins=ServiceAccount,Priority";
+    let (_, warnings) = served(line).expect("the names are known");
+    assert_eq!(
+        warnings,
+        [
+            "--enable-admission-plugins=AlwaysPullImages has no effect: this server does not have the plugin",
+        ]
+    );
+    let error = served("--enable-admission-plugins=Foo").unwrap_err();
+    assert_eq!(error, "enable-admission-plugins plugin \"Foo\" is unknown");
 }
 
 #[test]

@@ -82,6 +82,13 @@ revstore_host::flags! {
             suggestions: &["AlwaysAllow", "RBAC"];
     }
 
+    "Admission" {
+        ENABLE_ADMISSION_PLUGINS: Vec<String> = "enable-admission-plugins", "",
+            "The admission plugins to turn on beside those that are on by default, comma-separated, in any order.";
+        DISABLE_ADMISSION_PLUGINS: Vec<String> = "disable-admission-plugins", "",
+            "The admission plugins to turn off that are on by default, comma-separated.";
+    }
+
     "Storage" {
         STORAGE: String = "storage", "",
             "Where the objects are: 'embedded', in this process, or 'etcd', in a cluster. The default is 'etcd' if \

@@ -14,6 +14,7 @@ use revstore_engine::LEASE_TTL_MAX_SECONDS;
 use revstore_host::config::{self, ConfigError, Values};
 use revstore_host::net::ListenUrl;
 
+use crate::admission::PluginNames;
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::AuthorizationMode;
 
@@ -79,6 +80,8 @@ pub struct Config {
     pub token_auth_file: Option<PathBuf>,
     /// Which requests are allowed.
     pub authorization_mode: AuthorizationMode,
+    /// Which admission plugins are on.
+    pub admission_plugins: PluginNames,
     /// The file to write the kubeconfig to.
     pub kubeconfig_out: Option<PathBuf>,
     /// The etcd cluster with the objects; `None` for a store in this process.
@@ -225,6 +228,7 @@ impl Config {
             client_ca_file: values.get(&flags::CLIENT_CA_FILE),
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
             authorization_mode: authorization_mode(values)?,
+            admission_plugins: admission_plugins(values)?,
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
@@ -271,6 +275,18 @@ fn authorization_mode(values: &mut Values) -> Result<AuthorizationMode, ConfigEr
             Err(ConfigError::new(message))
         }
     }
+}
+
+fn admission_plugins(values: &mut Values) -> Result<PluginNames, ConfigError> {
+    let enabled = values.get(&flags::ENABLE_ADMISSION_PLUGINS);
+    let disabled = values.get(&flags::DISABLE_ADMISSION_PLUGINS);
+    let names = PluginNames::new(enabled, disabled).map_err(ConfigError::new)?;
+    for name in names.absent() {
+        values.warn(format!(
+            "--enable-admission-plugins={name} has no effect: this server does not have the plugin"
+        ));
+    }
+    Ok(names)
 }
 
 /// The longest time for which events are kept: that of a lease.

@@ -1,6 +1,9 @@
 //! One request, as the verbs see it.
 
+use std::collections::BTreeMap;
+
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 use revstore_host::net::UpgradeOffer;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
@@ -21,8 +24,10 @@ pub(crate) struct Exchange {
     /// Whether the path is that of a resource that exists.
     pub(crate) is_known: bool,
     pub(crate) user: User,
-    /// Texts for the headers `Warning`.
-    pub(crate) warnings: Vec<String>,
+    /// Texts for the headers `Warning`. Held to add or to read them.
+    pub(crate) warnings: Mutex<Vec<String>>,
+    /// What the admission notes for an audit, by keys. Held to add or to read it.
+    pub(crate) annotations: Mutex<BTreeMap<String, String>>,
 }
 
 impl Exchange {
@@ -69,10 +74,20 @@ impl Exchange {
     }
 
     /// Adds a text for a header `Warning`, once.
-    pub(crate) fn warn(&mut self, text: impl Into<String>) {
+    pub(crate) fn warn(&self, text: impl Into<String>) {
         let text = text.into();
-        if !self.warnings.contains(&text) {
-            self.warnings.push(text);
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
         }
+    }
+
+    #[allow(dead_code, reason = "plugins that are not there yet use it")]
+    /// Notes something for an audit. The first value of a key stays.
+    pub(crate) fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
+        let mut annotations = self.annotations.lock();
+        annotations
+            .entry(key.into())
+            .or_insert_with(|| value.into());
     }
 }

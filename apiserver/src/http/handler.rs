@@ -9,12 +9,14 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::{HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use parking_lot::Mutex;
 use revstore_host::config::GoDuration;
 use revstore_host::net::{ClientIdentity, RequestBody, UpgradeOffer};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
+use crate::admission::Chain;
 use crate::auth::{Authenticator, Authorizer, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
@@ -32,6 +34,7 @@ use crate::verbs;
 pub(crate) struct Front {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
+    pub(crate) admission: Chain,
     pub(crate) catalog: Catalog,
     pub(crate) documents: Documents,
     pub(crate) storage: Arc<Storage>,
@@ -98,7 +101,8 @@ impl Front {
             headers: parts.headers,
             is_known: false,
             upgrade: parts.extensions.remove::<UpgradeOffer>(),
-            warnings: Vec::new(),
+            warnings: Mutex::default(),
+            annotations: Mutex::default(),
         };
         let mut seats = None;
         let mut is_initial_watch = false;
@@ -124,7 +128,7 @@ impl Front {
             let accepted = Accepted::of_error(&exchange.headers, &exchange.query);
             Answer::error(accepted, &error.status())
         });
-        let mut answer = answer.warnings(&exchange.warnings);
+        let mut answer = answer.warnings(&exchange.warnings.lock());
         if exchange.info.verb == "get" {
             answer = gzip::compressed(answer, &exchange.headers);
         }

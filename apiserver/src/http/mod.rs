@@ -1,7 +1,6 @@
 //! HTTP: from a request to a verb on a resource, and from its result to an answer.
 
 mod accept;
-mod admission;
 mod answer;
 mod body;
 mod exchange;
@@ -15,6 +14,7 @@ mod request_info;
 mod service;
 mod turns;
 pub(crate) mod websocket;
+mod write_checks;
 
 pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer, Route};
 pub(crate) use answer::{Answer, status_value};

@@ -20,6 +20,7 @@ use revstore_watch_cache::cache::{Feeder, FeederThread};
 use revstore_watch_cache::{RequestError, WatchCache};
 use thiserror::Error;
 
+use crate::admission::Chain;
 use crate::auth::MASTERS;
 use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
 use crate::catalog::Catalog;
@@ -258,6 +259,7 @@ impl ApiServerBuilder {
                 service_accounts: ServiceAccounts::generate(),
             },
             authorizer,
+            admission: Chain::new(&config.admission_plugins),
             catalog,
             documents: Documents::default(),
             storage: storage.clone(),

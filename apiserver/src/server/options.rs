@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ApiServerBuilder;
+use crate::admission::PluginNames;
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, User};
 use crate::config::Chance;
@@ -27,6 +28,20 @@ impl ApiServerBuilder {
     /// each mode.
     pub fn authorization_mode(mut self, mode: AuthorizationMode) -> Self {
         self.config.authorization_mode = mode;
+        self
+    }
+
+    /// Sets which admission plugins are on, such as all but `ServiceAccount`, as in envtest.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, PluginNames};
+    /// let plugins = PluginNames::new(vec![], vec!["ServiceAccount".to_owned()])?;
+    /// let server = ApiServer::builder().admission_plugins(plugins).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn admission_plugins(mut self, plugins: PluginNames) -> Self {
+        self.config.admission_plugins = plugins;
         self
     }
 

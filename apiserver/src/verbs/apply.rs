@@ -4,15 +4,18 @@ use std::fmt::Display;
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest, Written};
 use revstore_watch_cache::status::Status;
 use serde_json::Value;
 
+use crate::admission::{Admission, Operation};
 use crate::catalog::{Resource, Stored};
 use crate::decode::{self, FieldValidation, WriteOptions, strict_warnings};
 use crate::http::{Accepted, Answer, Exchange, Front, Target, read_body};
 use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
+use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::reference;
 use crate::verbs::write::{answer_written, set_requester};
 
@@ -69,14 +72,11 @@ impl Apply<'_> {
         let (resource, target) = (self.resource, self.target);
         let manager = &options.field_manager;
         let tracker = Tracker::new(self.front, exchange, resource, &target.subresource, manager);
-        let applied = |old: Option<&JsonObject>| {
-            let new = tracker.apply(self.facet, old, config, options.force)?;
+        let applied = |live: Option<&JsonObject>| {
+            let new = tracker.applied(self.facet, live, config, options.force)?;
             if options.field_validation == FieldValidation::Strict && !strict.is_empty() {
                 let message = format!("error strict decoding YAML: {}", strict.join(", "));
                 return Err(RequestError::BadRequest(message));
-            }
-            if let Some(write) = Front::policy_write(exchange, resource, target) {
-                write.check(&self.front.authorizer, &new, old)?;
             }
             Ok(new)
         };
@@ -87,13 +87,28 @@ impl Apply<'_> {
         let request = WriteRequest::default().dry_run(options.dry_run);
         let reference = reference(resource, target);
         let store = self.facet.store(self.stored);
+        let admission = Admission {
+            front: self.front,
+            exchange,
+            resource,
+            target,
+            dry_run: options.dry_run,
+            deletion: None,
+        };
+        let mut change = FacetChange {
+            tracker: &tracker,
+            admission,
+            facet: self.facet,
+            wanted: |current: Option<Current<'_>>| match current {
+                Some(current) => applied(Some(current.shown)),
+                None => Err(missing()),
+            },
+        };
+        let conditions = Preconditions::default();
         let mut attempts = 0;
         loop {
-            let change = |old: Option<&JsonObject>| match old {
-                Some(old) => applied(Some(old)),
-                None => Err(missing()),
-            };
-            match store.update_with(&reference, &request, change).await {
+            let updated = store.update_if(&reference, &request, &conditions, &mut change);
+            match updated.await {
                 Ok(written) => return Ok(written),
                 Err(error) if !is_missing(&error) => return Err(error),
                 Err(_) if self.facet != Facet::Whole => return Err(missing()),
@@ -103,12 +118,21 @@ impl Apply<'_> {
             self.front.authorizer.check(&exchange.user, create)?;
             let mut new = applied(None)?;
             check_name(&target.name, &new)?;
-            let namespace = &target.namespace;
-            let admitted = self.front.admit_create(resource, namespace, &target.name);
-            admitted.await?;
+            self.front.check_definition(resource, &target.name).await?;
+            let mutated = admission.mutate(Operation::Create, Some(&mut new), None);
+            mutated.await?;
+            if let Some(write) = Front::policy_write(exchange, resource, target) {
+                write.check(&self.front.authorizer, &new, None)?;
+            }
+            let mut new = tracker.completed(self.facet, None, new)?;
             set_requester(exchange, resource, &mut new);
             attempts += 1;
-            match self.stored.store.create(namespace, new, &request).await {
+            let mut admission = admission;
+            let created =
+                self.stored
+                    .store
+                    .create_admitted(&target.namespace, new, &request, &mut admission);
+            match created.await {
                 Ok(object) => return Ok(Written::created(object)),
                 Err(RequestError::AlreadyExists { .. }) if attempts < ATTEMPTS_MAX => {}
                 Err(error) => return Err(error),

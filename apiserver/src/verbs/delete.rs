@@ -9,6 +9,7 @@ use revstore_watch_cache::registry::{DeleteRequest, Deleted, JsonObject, Propaga
 use revstore_watch_cache::status::{Status, StatusDetails};
 use serde_json::{Value, json};
 
+use crate::admission::Admission;
 use crate::catalog::{Origin, Resource, Stored};
 use crate::custom::definition;
 use crate::decode::{self, DeleteOptions};
@@ -38,7 +39,15 @@ pub(crate) async fn delete(
     }
     let request = request(resource, &options);
     let reference = reference(resource, target);
-    let deleted = delete_one(front, resource, stored, &reference, &request).await?;
+    let mut admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: Some(&options),
+    };
+    let deleted = delete_one(&mut admission, stored, &reference, &request).await?;
     let (object, is_removed) = match deleted {
         Deleted::Removed(object) => (object, true),
         Deleted::Terminating(object) => (object, false),
@@ -77,6 +86,14 @@ pub(crate) async fn delete_collection(
     check_fields(resource, &listed.selector)?;
     let list = stored.cache.list(&scope(target), &listed).await?;
     let metadata = list_metadata(resource, &list);
+    let mut admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: Some(&options),
+    };
     let mut items = Vec::new();
     for object in list.items {
         let object = object?;
@@ -85,7 +102,7 @@ pub(crate) async fn delete_collection(
             name: object.name().to_owned(),
         };
         let request = request(resource, &options);
-        match delete_one(front, resource, stored, &reference, &request).await {
+        match delete_one(&mut admission, stored, &reference, &request).await {
             Ok(_) | Err(RequestError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -107,20 +124,27 @@ pub(crate) async fn delete_collection(
 
 /// Deletes an object. A definition of custom resources takes its objects with it.
 async fn delete_one(
-    front: &Front,
-    resource: &Resource,
+    admission: &mut Admission<'_>,
     stored: &Stored,
     reference: &ObjectRef,
     request: &DeleteRequest,
 ) -> Result<Deleted, RequestError> {
-    if !resource.is_definitions() {
-        return stored.store.delete(reference, request).await;
+    if !admission.resource.is_definitions() {
+        let deleted = stored.store.delete_admitted(reference, request, admission);
+        return deleted.await;
     }
+    // Admitted before the definition gets its mark.
+    let only_asked = request.clone().dry_run(true);
+    let asked = stored
+        .store
+        .delete_admitted(reference, &only_asked, admission);
+    asked.await?;
+    let now = admission.front.now();
     let both = definition::DefinitionStores {
         definitions: &stored.store,
         status: stored.status.as_ref().unwrap_or(&stored.store),
     };
-    definition::begin_deletion(both, &reference.name, request, &front.now()).await
+    definition::begin_deletion(both, &reference.name, request, &now).await
 }
 
 /// Reads the options of a deletion from the body, or from the query if there is none.

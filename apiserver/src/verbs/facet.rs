@@ -1,10 +1,12 @@
 //! What subresources show and change of an object.
 
+use std::borrow::Cow;
+
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{JsonObject, ObjectStore};
 
 use crate::builtin;
-use crate::catalog::{Rules, Stored};
+use crate::catalog::{Resource, Rules, Stored};
 
 /// The part of an object that a path shows and changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,25 @@ impl Facet {
         match self {
             Self::Scale => rules.scale_of(object, complete),
             _ => Ok(object.clone()),
+        }
+    }
+
+    /// Returns what a client sees of a stored object, in the version of the resource.
+    ///
+    /// # Errors
+    /// 500 if the object has no scale.
+    pub(crate) fn shown<'a>(
+        self,
+        resource: &Resource,
+        object: &'a JsonObject,
+    ) -> Result<Cow<'a, JsonObject>, RequestError> {
+        let shown = match &resource.view {
+            Some(view) => Cow::Owned(view.to_shown(object.clone())),
+            None => Cow::Borrowed(object),
+        };
+        match self {
+            Self::Scale => Ok(Cow::Owned(resource.rules.scale_of(&shown, false)?)),
+            _ => Ok(shown),
         }
     }
 

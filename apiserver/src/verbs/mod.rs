@@ -4,6 +4,7 @@ mod apply;
 mod body;
 mod delete;
 mod facet;
+mod facet_change;
 mod list;
 mod patch;
 mod pod;
@@ -15,6 +16,7 @@ mod tracker;
 mod watch;
 mod write;
 
+pub(crate) use facet::Facet;
 pub(crate) use read::decoded;
 pub(crate) use tracker::Tracker;
 
@@ -27,7 +29,6 @@ use crate::catalog::{Origin, Resource};
 use crate::http::{
     Answer, Exchange, Form, Front, Offer, Route, Target, method_not_allowed, verb_not_supported,
 };
-use crate::verbs::facet::Facet;
 
 /// What the endpoints of lists and watches can answer.
 fn collection_offer<'a>(resource: &Resource, forms: &'a [Form]) -> Offer<'a> {

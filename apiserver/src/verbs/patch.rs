@@ -3,16 +3,19 @@
 use http::header::CONTENT_TYPE;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::Value;
 
+use crate::admission::Admission;
 use crate::catalog::{Origin, Resource, Stored};
 use crate::decode::{FieldValidation, WriteOptions, integral_floats_to_integers, strict_warnings};
 use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
 use crate::verbs::apply::Apply;
 use crate::verbs::facet::Facet;
+use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::{FORMS, reference};
 use crate::verbs::write::answer_written;
 use crate::verbs::{Tracker, offer};
@@ -52,24 +55,36 @@ pub(crate) async fn patch(
     let manager = &options.field_manager;
     let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
     let mut warnings: Vec<String> = Vec::new();
-    let change = |old: Option<&JsonObject>| {
-        let Some(old) = old else {
+    let seen = &*exchange;
+    let wanted = |current: Option<Current<'_>>| {
+        let Some(current) = current else {
             let name = resource.names.resource_name();
             return Err(Status::not_found(&name, &target.name).into());
         };
         // After the object is found: a malformed patch of none is 404.
         let (patch, duplicates) = patch.as_ref().map_err(PatchError::status)?;
-        let (requested, strict) = patched(resource, facet, patch, duplicates, validation, old)?;
+        let (requested, strict) = patched(resource, facet, patch, duplicates, validation, current)?;
         warnings = strict;
-        if let Some(write) = Front::policy_write(exchange, resource, target) {
-            write.check(&front.authorizer, &requested, Some(old))?;
-        }
-        tracker.change(facet, Some(old), requested)
+        tracker.tracked(facet, Some(current.shown), requested)
+    };
+    let mut change = FacetChange {
+        tracker: &tracker,
+        admission: Admission {
+            front,
+            exchange: seen,
+            resource,
+            target,
+            dry_run: options.dry_run,
+            deletion: None,
+        },
+        facet,
+        wanted,
     };
     let request = WriteRequest::default().dry_run(options.dry_run);
     let store = facet.store(stored);
+    let (reference, conditions) = (reference(resource, target), Preconditions::default());
     let written = store
-        .update_with(&reference(resource, target), &request, change)
+        .update_if(&reference, &request, &conditions, &mut change)
         .await?;
     for warning in warnings {
         exchange.warn(warning);
@@ -84,10 +99,9 @@ fn patched(
     patch: &Patch,
     duplicates: &[String],
     validation: FieldValidation,
-    old: &JsonObject,
+    current: Current<'_>,
 ) -> Result<(JsonObject, Vec<String>), RequestError> {
-    let shown =
-        Value::Object(facet.show(&*resource.rules, &resource.to_shown(old.clone()), false)?);
+    let shown = Value::Object(facet.show(&*resource.rules, current.shown, false)?);
     let result = if facet.is_object() {
         resource.rules.patch(patch, &shown)
     } else {
@@ -118,7 +132,7 @@ fn patched(
             object.insert("kind".to_owned(), resource.names.kind.clone().into());
             object.insert("apiVersion".to_owned(), resource.names.api_version().into());
         }
-        check_type(resource, &object, old, text)?;
+        check_type(resource, &object, current.stored, text)?;
         match resource.rules.conform(&mut object) {
             Ok(unknown) => strict.extend(unknown),
             Err(error) => {

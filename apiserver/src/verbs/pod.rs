@@ -8,6 +8,7 @@ use revstore_watch_cache::status::{ResourceName, Status};
 use revstore_watch_cache::{ListOptions, RequestError, Scope};
 use serde_json::Value;
 
+use crate::admission::{Admission, Operation};
 use crate::builtin;
 use crate::catalog::{Resource, Stored};
 use crate::decode::{DeleteOptions, WriteOptions};
@@ -29,7 +30,17 @@ pub(crate) async fn bind(
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
     let options = WriteOptions::create(&exchange.query)?;
-    let binding = read_plain(exchange, "Binding", body).await?;
+    let mut binding = read_plain(exchange, "Binding", body).await?;
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: None,
+    };
+    let admitted = admission.admit_unstored(Operation::Create, &mut binding);
+    admitted.await?;
     let now = front.now();
     let request = WriteRequest::default().dry_run(options.dry_run);
     let change = |pod: Option<&JsonObject>| match pod {
@@ -53,7 +64,7 @@ pub(crate) async fn evict(
     body: RequestBody,
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
-    let eviction = read_plain(exchange, "Eviction", body).await?;
+    let mut eviction = read_plain(exchange, "Eviction", body).await?;
     let name = eviction
         .get("metadata")
         .and_then(|metadata| metadata.get("name"));
@@ -69,6 +80,16 @@ pub(crate) async fn evict(
         Some(options) if !options.is_null() => DeleteOptions::from_body(options)?,
         _ => DeleteOptions::default(),
     };
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: None,
+    };
+    let admitted = admission.admit_unstored(Operation::Create, &mut eviction);
+    admitted.await?;
     let pod = current(exchange, resource, stored, target).await?;
     let budgets = budgets(front, &target.namespace).await?;
     let effects = builtin::evict(&pod, &budgets.objects, &front.now())?;
@@ -167,11 +188,23 @@ pub(crate) async fn log(
 
 /// Answers a request to connect to a pod, a service or a node.
 pub(crate) async fn connect(
+    front: &Front,
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
     target: &Target,
 ) -> Result<Answer, RequestError> {
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: false,
+        deletion: None,
+    };
+    let mut options = connect_options(exchange, resource, target);
+    let admitted = admission.admit_unstored(Operation::Connect, &mut options);
+    admitted.await?;
     let object = current(exchange, resource, stored, target).await?;
     match (resource.names.plural.as_str(), node_of(&object)) {
         ("pods", None) => Err(RequestError::BadRequest(format!(
@@ -185,6 +218,33 @@ pub(crate) async fn connect(
         }
         _ => Err(no_kubelet(&target.name)),
     }
+}
+
+/// Returns the options of a connection, which are what plugins see of it.
+fn connect_options(exchange: &Exchange, resource: &Resource, target: &Target) -> JsonObject {
+    let subresource = resource.subresource(&target.subresource);
+    let kind = subresource.map_or("", |subresource| &subresource.kind);
+    let mut options = JsonObject::new();
+    options.insert("kind".to_owned(), kind.into());
+    options.insert("apiVersion".to_owned(), "v1".into());
+    if target.subresource == "proxy" {
+        options.insert("path".to_owned(), target.rest.as_str().into());
+        return options;
+    }
+    for name in ["stdin", "stdout", "stderr", "tty"] {
+        if let Some(value) = exchange.query.first(name) {
+            let is_set = !["", "0", "f", "F", "false", "False", "FALSE"].contains(&value);
+            options.insert(name.to_owned(), is_set.into());
+        }
+    }
+    if let Some(container) = exchange.query.first("container") {
+        options.insert("container".to_owned(), container.into());
+    }
+    let command: Vec<Value> = exchange.query.all("command").map(Value::from).collect();
+    if !command.is_empty() {
+        options.insert("command".to_owned(), command.into());
+    }
+    options
 }
 
 fn no_kubelet(node: &str) -> RequestError {

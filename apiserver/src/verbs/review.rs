@@ -6,6 +6,7 @@ use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::{Value, json};
 
+use crate::admission::{Admission, Operation};
 use crate::auth::{Attributes, Rule, User};
 use crate::catalog::Resource;
 use crate::decode::WriteOptions;
@@ -24,6 +25,16 @@ pub(crate) async fn review(
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
     let options = WriteOptions::create(&exchange.query)?;
     let mut review = read_object(exchange, resource, body, options.field_validation).await?;
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: None,
+    };
+    let admitted = admission.admit_unstored(Operation::Create, &mut review);
+    admitted.await?;
     let spec = review.get("spec").cloned().unwrap_or_default();
     let status = match resource.names.kind.as_str() {
         "SelfSubjectReview" => {

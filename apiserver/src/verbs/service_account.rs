@@ -6,6 +6,7 @@ use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::{Value, json};
 
+use crate::admission::{Admission, Operation};
 use crate::catalog::{Resource, Stored};
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target};
 use crate::verbs::body::read_plain;
@@ -34,7 +35,17 @@ pub(crate) async fn token(
     body: RequestBody,
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
-    let request = read_plain(exchange, "TokenRequest", body).await?;
+    let mut request = read_plain(exchange, "TokenRequest", body).await?;
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: false,
+        deletion: None,
+    };
+    let admitted = admission.admit_unstored(Operation::Create, &mut request);
+    admitted.await?;
     let account = current(exchange, resource, stored, target).await?;
     let spec = request.get("spec").cloned().unwrap_or_else(|| json!({}));
     let seconds = spec["expirationSeconds"]

@@ -49,7 +49,7 @@ pub(crate) async fn answer(
         "log" => pod::log(exchange, resource, stored, target).await,
         "exec" | "attach" | "portforward" | "proxy" => {
             check_connection(front, exchange, target)?;
-            pod::connect(exchange, resource, stored, target).await
+            pod::connect(front, exchange, resource, stored, target).await
         }
         "token" => service_account::token(front, exchange, resource, stored, target, body).await,
         other => {

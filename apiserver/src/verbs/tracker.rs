@@ -128,24 +128,19 @@ impl<'a> Tracker<'a> {
         Err(Status::invalid(&kind, name, causes).into())
     }
 
-    /// Returns the version of an object that a request for a facet asks for, with its entries, as it is stored. `old`
-    /// is the current version, as it is stored, and `requested` what the client has sent, as it sees it.
+    /// Sets the entries of what a request for a facet asks for. `live` is the current version of the object, and
+    /// `requested` what the client has sent, both as it sees them. A scale gets the entries of the object.
     ///
     /// # Errors
     /// The request is invalid.
-    pub(crate) fn change(
+    pub(crate) fn tracked(
         &self,
         facet: Facet,
-        old: Option<&JsonObject>,
+        live: Option<&JsonObject>,
         mut requested: JsonObject,
     ) -> Result<JsonObject, RequestError> {
-        let resource = self.resource;
-        let shown = old
-            .filter(|_| resource.view.is_some())
-            .map(|old| resource.to_shown(old.clone()));
-        let live = shown.as_ref().or(old);
         if facet == Facet::Scale {
-            let Some((old, live)) = old.zip(live) else {
+            let Some(live) = live else {
                 return Err(RequestError::Internal(
                     "a scale without an object".to_owned(),
                 ));
@@ -153,32 +148,27 @@ impl<'a> Tracker<'a> {
             requested
                 .entry("metadata")
                 .or_insert_with(|| JsonObject::new().into());
-            let scale = self.with_entries_of_object(live, |live, ty, write| {
+            return self.with_entries_of_object(live, |live, ty, write| {
                 let mut new = requested;
                 // An object that cannot be compared has no entries.
                 let _ = track_update(live, &mut new, KindsSchema::new(ty), write);
                 Ok(new)
-            })?;
-            return self.scaled(old, scale);
+            });
         }
         self.check_entries(&requested)?;
         self.track(live, &mut requested);
-        let requested = resource.to_stored(requested);
-        match old {
-            Some(old) => facet.change(&*resource.rules, old, requested, &self.time),
-            None => Ok(requested),
-        }
+        Ok(requested)
     }
 
-    /// Returns what an apply makes of an object, with its entries, as it is stored. `old` is the current version, as it
-    /// is stored, or `None` to create it.
+    /// Returns what an apply makes of an object, with its entries, both as the client sees them. `live` is the current
+    /// version, or `None` to create it. A scale gets the entries of the object.
     ///
     /// # Errors
     /// 400, 409 or 500, or the configuration is invalid.
-    pub(crate) fn apply(
+    pub(crate) fn applied(
         &self,
         facet: Facet,
-        old: Option<&JsonObject>,
+        live: Option<&JsonObject>,
         config: &JsonObject,
         force: bool,
     ) -> Result<JsonObject, RequestError> {
@@ -194,10 +184,10 @@ impl<'a> Tracker<'a> {
                 "invalid object type: {found}"
             )));
         }
-        let shown = old.map(|old| resource.to_shown(old.clone()));
-        let live = shown.unwrap_or_default();
+        let none = JsonObject::new();
+        let current = live.unwrap_or(&none);
         if facet == Facet::Scale {
-            let scale = self.with_entries_of_object(&live, |live, ty, write| {
+            return self.with_entries_of_object(current, |live, ty, write| {
                 apply(
                     (live, &zero_object(ty)),
                     config,
@@ -206,20 +196,36 @@ impl<'a> Tracker<'a> {
                     force,
                 )
                 .map_err(|error| refused(&error))
-            })?;
-            return self.scaled(old.unwrap_or(&live), scale);
+            });
         }
         let write = self.write(&self.api_version);
-        let applied = resource.rules.apply(&live, config, &write, force);
+        let applied = resource.rules.apply(current, config, &write, force);
         let mut new = applied.map_err(|error| refused(&error))?;
         resource.rules.conform(&mut new)?;
-        if old.is_some() {
-            keep_times(&live, &mut new);
+        if live.is_some() {
+            keep_times(current, &mut new);
         }
-        let new = resource.to_stored(new);
-        match old {
-            Some(old) => facet.change(&*resource.rules, old, new, &self.time),
-            None => Ok(new),
+        Ok(new)
+    }
+
+    /// Returns the new version of an object as it is stored, with what a request for a facet asks for, which has its
+    /// entries. `old` is the current version as it is stored.
+    ///
+    /// # Errors
+    /// The request is invalid.
+    pub(crate) fn completed(
+        &self,
+        facet: Facet,
+        old: Option<&JsonObject>,
+        requested: JsonObject,
+    ) -> Result<JsonObject, RequestError> {
+        match (facet, old) {
+            (Facet::Scale, Some(old)) => self.scaled(old, requested),
+            (_, Some(old)) => {
+                let requested = self.resource.to_stored(requested);
+                facet.change(&*self.resource.rules, old, requested, &self.time)
+            }
+            (_, None) => Ok(self.resource.to_stored(requested)),
         }
     }
 

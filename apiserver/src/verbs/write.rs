@@ -8,12 +8,14 @@ use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{RequestError, Revision};
 use serde_json::Value;
 
+use crate::admission::{Admission, Operation};
 use crate::builtin;
 use crate::catalog::{Resource, Stored};
 use crate::decode::WriteOptions;
 use crate::http::{Accepted, Answer, CREATED, Exchange, Front, Target};
 use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::facet::Facet;
+use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::{FORMS, reference, shown};
 use crate::verbs::{Tracker, offer};
 
@@ -33,23 +35,32 @@ pub(crate) async fn create(
         .get("metadata")
         .and_then(|metadata| metadata.get("name"));
     let name = name.and_then(|name| name.as_str()).unwrap_or_default();
-    front
-        .admit_create(resource, &target.namespace, name)
-        .await?;
-    if let Some(write) = Front::policy_write(exchange, resource, target) {
-        write.check(&front.authorizer, &object, None)?;
-    }
+    front.check_definition(resource, name).await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
     for warning in resource.rules.warnings(&object) {
         exchange.warn(warning);
     }
     let mut object = object;
     Tracker::new(front, exchange, resource, "", &options.field_manager).create(&mut object)?;
+    let exchange = &*exchange;
+    let mut admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: None,
+    };
+    let mutated = admission.mutate(Operation::Create, Some(&mut object), None);
+    mutated.await?;
+    if let Some(write) = Front::policy_write(exchange, resource, target) {
+        write.check(&front.authorizer, &object, None)?;
+    }
     let mut object = resource.to_stored(object);
     set_requester(exchange, resource, &mut object);
     let created = stored
         .store
-        .create(&target.namespace, object, &request)
+        .create_admitted(&target.namespace, object, &request, &mut admission)
         .await?;
     settle(stored, &created).await;
     shown(exchange, resource, stored, accepted, CREATED, created)
@@ -102,18 +113,33 @@ pub(crate) async fn update(
     };
     let manager = &options.field_manager;
     let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
-    let change = |old: Option<&JsonObject>| {
-        if old.is_none() && facet != Facet::Whole {
-            let name = resource.names.resource_name();
-            return Err(Status::not_found(&name, &target.name).into());
+    let exchange = &*exchange;
+    let wanted = |current: Option<Current<'_>>| {
+        if current.is_none() {
+            if facet != Facet::Whole {
+                let name = resource.names.resource_name();
+                return Err(Status::not_found(&name, &target.name).into());
+            }
+            front.check_create_on_update(exchange, resource)?;
         }
-        if facet == Facet::Whole {
-            front.admit_update(exchange, resource, target, &object, old)?;
-        }
-        tracker.change(facet, old, object.clone())
+        let live = current.map(|current| current.shown);
+        tracker.tracked(facet, live, object.clone())
+    };
+    let mut change = FacetChange {
+        tracker: &tracker,
+        admission: Admission {
+            front,
+            exchange,
+            resource,
+            target,
+            dry_run: options.dry_run,
+            deletion: None,
+        },
+        facet,
+        wanted,
     };
     let written = store
-        .update_if(&reference, &request, &conditions, change)
+        .update_if(&reference, &request, &conditions, &mut change)
         .await?;
     answer_written(exchange, resource, stored, accepted, facet, written).await
 }

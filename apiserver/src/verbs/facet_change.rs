@@ -1,0 +1,94 @@
+//! The change of an object, or of one of its facets, that an update, a patch or an apply makes.
+
+use std::borrow::Cow;
+
+use futures_core::future::BoxFuture;
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::{Admit, Change, JsonObject};
+
+use crate::admission::{Admission, Operation};
+use crate::http::Front;
+use crate::verbs::Tracker;
+use crate::verbs::facet::Facet;
+
+/// A change that a request asks for: what the client wants, with entries of `managedFields`, is admitted, and completed
+/// to a version of the object.
+pub(crate) struct FacetChange<'a, F> {
+    pub(crate) tracker: &'a Tracker<'a>,
+    pub(crate) admission: Admission<'a>,
+    pub(crate) facet: Facet,
+    /// Returns what the client wants, with entries, as the client sees it. It gets the current version, if there is one,
+    /// as it is stored and as the client sees it.
+    pub(crate) wanted: F,
+}
+
+impl<F> FacetChange<'_, F>
+where
+    F: FnMut(Option<Current<'_>>) -> Result<JsonObject, RequestError> + Send,
+{
+    async fn new_version(&mut self, old: Option<&JsonObject>) -> Result<JsonObject, RequestError> {
+        let Admission {
+            front,
+            exchange,
+            resource,
+            target,
+            ..
+        } = self.admission;
+        let live = match old {
+            Some(old) => Some(Facet::Whole.shown(resource, old)?),
+            None => None,
+        };
+        let current = old
+            .zip(live.as_deref())
+            .map(|(stored, shown)| Current { stored, shown });
+        let mut new = (self.wanted)(current)?;
+        let operation = match old {
+            Some(_) => Operation::Update,
+            None => Operation::Create,
+        };
+        let seen = match (self.facet, old) {
+            (Facet::Scale, Some(old)) => Some(self.facet.shown(resource, old)?),
+            _ => live.as_deref().map(Cow::Borrowed),
+        };
+        let admitted = self
+            .admission
+            .mutate(operation, Some(&mut new), seen.as_deref());
+        admitted.await?;
+        if let Some(write) = Front::policy_write(exchange, resource, target) {
+            write.check(&front.authorizer, &new, old)?;
+        }
+        self.tracker.completed(self.facet, old, new)
+    }
+}
+
+/// The current version of an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Current<'a> {
+    /// As it is stored.
+    pub(crate) stored: &'a JsonObject,
+    /// As the client sees it.
+    pub(crate) shown: &'a JsonObject,
+}
+
+impl<F: Send> Admit for FacetChange<'_, F> {
+    fn admit<'a>(
+        &'a mut self,
+        new: Option<&'a JsonObject>,
+        old: Option<&'a JsonObject>,
+    ) -> BoxFuture<'a, Result<(), RequestError>> {
+        let (facet, admission) = (self.facet, self.admission);
+        Box::pin(async move { admission.admit_stored(new, old, facet).await })
+    }
+}
+
+impl<F> Change for FacetChange<'_, F>
+where
+    F: FnMut(Option<Current<'_>>) -> Result<JsonObject, RequestError> + Send,
+{
+    fn change<'a>(
+        &'a mut self,
+        old: Option<&'a JsonObject>,
+    ) -> BoxFuture<'a, Result<JsonObject, RequestError>> {
+        Box::pin(self.new_version(old))
+    }
+}
