@@ -25,6 +25,7 @@ mod stream;
 pub mod table;
 mod verbs;
 mod version;
+mod webhook;
 
 pub use admission::PluginNames;
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
@@ -34,3 +35,4 @@ pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
 pub use storage::EtcdError;
+pub use webhook::{RouteError, WebhookRoute};

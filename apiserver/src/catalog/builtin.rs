@@ -212,6 +212,7 @@ fn build(
         stored,
         version,
         view,
+        converter: None,
         names,
     })
 }

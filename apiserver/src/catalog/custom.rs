@@ -10,11 +10,13 @@ use revstore_watch_cache::{RequestError, ResourceCache};
 use serde_json::Value;
 
 use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
+use crate::custom::conversion::{Converter, ConvertingStorage};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
 use crate::managed_fields::{CustomSchema, ReplicaPaths};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
+use crate::webhook::Clients;
 
 /// The verbs of all custom resources, in the order of discovery.
 const VERBS: [&str; 8] = [
@@ -33,6 +35,7 @@ pub(crate) fn build(
     definition: &Arc<Definition>,
     cache: &ResourceCache,
     storage: &Storage,
+    webhooks: &Arc<Clients>,
 ) -> Vec<Arc<Resource>> {
     let served = definition.served_versions().into_iter();
     let resources = served.map(|version| {
@@ -43,7 +46,10 @@ pub(crate) fn build(
         let number = number
             .and_then(|number| u16::try_from(number).ok())
             .unwrap_or_default();
-        Arc::new(build_version(definition, version, number, cache, storage))
+        let converter = Converter::new(webhooks, definition, &version.name);
+        Arc::new(build_version(
+            definition, version, number, cache, storage, converter,
+        ))
     });
     resources.collect()
 }
@@ -69,6 +75,7 @@ fn build_version(
     number: u16,
     cache: &ResourceCache,
     storage: &Storage,
+    converter: Option<Arc<Converter>>,
 ) -> Resource {
     let names = names(definition, &version.name);
     let own = CustomResource::new(definition.clone(), version.clone());
@@ -82,7 +89,13 @@ fn build_version(
         Some(Arc::new(CustomView(own.clone())))
     };
     forms::add(cache, number, &names, Origin::Custom, &rules, view.as_ref());
-    let store = |strategy| storage.store(cache, &names, definition.namespaced, strategy);
+    let store = |strategy| match &converter {
+        None => storage.store(cache.clone(), &names, definition.namespaced, strategy),
+        Some(converter) => {
+            let converting = ConvertingStorage::new(cache.clone(), converter.clone());
+            storage.store(converting, &names, definition.namespaced, strategy)
+        }
+    };
     let stored = Stored {
         store: store(Arc::new(own.clone())),
         status: version
@@ -121,6 +134,7 @@ fn build_version(
         version: number,
         stored: Some(Arc::new(stored)),
         view,
+        converter,
         names,
     }
 }

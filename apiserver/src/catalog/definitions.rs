@@ -34,6 +34,18 @@ struct Served {
     resources: Vec<Arc<Resource>>,
 }
 
+impl Served {
+    /// Returns the resource of the version in which objects are stored, for which no webhook is needed, or another one if
+    /// that is not served.
+    fn storage_resource(&self) -> Option<&Arc<Resource>> {
+        let version = self.definition.storage_version();
+        let mut resources = self.resources.iter();
+        let found = resources
+            .find(|resource| version.is_some_and(|stored| stored.name == resource.names.version));
+        found.or_else(|| self.resources.first())
+    }
+}
+
 /// The state of the loop.
 #[derive(Debug, Default)]
 struct Definitions {
@@ -218,7 +230,7 @@ impl Definitions {
         };
         cache.wait_until_ready().await?;
         let served = Served {
-            resources: custom::build(definition, &cache, storage),
+            resources: custom::build(definition, &cache, storage, &front.webhooks),
             definition: definition.clone(),
             cache,
         };
@@ -269,7 +281,7 @@ impl Definitions {
         now: &str,
     ) -> Result<(), RequestError> {
         let served = self.served.get(name);
-        let stored = served.and_then(|served| served.resources.first());
+        let stored = served.and_then(Served::storage_resource);
         let stored = stored.and_then(|resource| resource.stored.clone());
         let instances = stored.as_ref().map(|stored| Instances {
             cache: &stored.cache,

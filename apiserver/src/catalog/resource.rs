@@ -1,16 +1,17 @@
 //! One resource of one group and version.
 
 use revstore_structured_merge::{ApplyError, FieldSet, Write};
-use revstore_watch_cache::RequestError;
 use std::sync::Arc;
 
-use revstore_watch_cache::ResourceCache;
+use revstore_watch_cache::api::ObjectList;
 use revstore_watch_cache::encode::TableColumn;
 use revstore_watch_cache::registry::{JsonObject, ObjectStore, Propagation};
 use revstore_watch_cache::status::{ResourceName, Status};
+use revstore_watch_cache::{Object, RequestError, ResourceCache};
 use serde_json::Value;
 
 use crate::catalog::Presentation;
+use crate::custom::conversion::Converter;
 use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
@@ -185,6 +186,8 @@ pub(crate) struct Resource {
     pub(crate) version: u16,
     /// How clients see the stored objects, if these are of another version.
     pub(crate) view: Option<Arc<dyn Presentation>>,
+    /// What converts the objects of the cache before anything else is done with them. The stores convert by themselves.
+    pub(crate) converter: Option<Arc<Converter>>,
 }
 
 impl Resource {
@@ -193,6 +196,28 @@ impl Resource {
         match &self.view {
             Some(view) => view.to_stored(object),
             None => object,
+        }
+    }
+
+    /// Returns a list of the cache with objects in the version of the resource.
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert them.
+    pub(crate) async fn converted(&self, list: ObjectList) -> Result<ObjectList, RequestError> {
+        match &self.converter {
+            Some(converter) => converter.show_list(list).await,
+            None => Ok(list),
+        }
+    }
+
+    /// Returns an object of the cache in the version of the resource.
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert it.
+    pub(crate) async fn converted_object(&self, object: Object) -> Result<Object, RequestError> {
+        match &self.converter {
+            Some(converter) => converter.show(object).await,
+            None => Ok(object),
         }
     }
 
@@ -242,28 +267,6 @@ impl Resource {
                 }
                 _ => return Err(Status::unknown_resource().into()),
             }
-        }
-        self.check_conversion()
-    }
-
-    /// Checks that objects can be shown in the version of the resource.
-    ///
-    /// # Errors
-    /// 500 if a webhook would have to convert them.
-    fn check_conversion(&self) -> Result<(), RequestError> {
-        let definition = self.rules.definition();
-        let converts = definition.is_some_and(|definition| {
-            let stored = definition.storage_version();
-            definition.converts_by_webhook
-                && stored.is_none_or(|version| version.name != self.names.version)
-        });
-        if converts {
-            return Err(Status::unclassified(format!(
-                "conversion webhook for {}, Kind={} failed: this server calls no webhooks",
-                self.names.api_version(),
-                self.names.kind
-            ))
-            .into());
         }
         Ok(())
     }

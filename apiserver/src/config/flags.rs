@@ -124,6 +124,12 @@ revstore_host::flags! {
             "A list of settings 'resource[.group]#size', for single resources.";
     }
 
+    "Webhooks" {
+        WEBHOOK_RESOLVER: Vec<String> = "webhook-resolver", "",
+            "The addresses of services that webhooks name, comma-separated, each as \
+             NAMESPACE/NAME[:PORT]=HOST:PORT. Without one the endpoints of the service are used, then its cluster IP.";
+    }
+
     "Services" {
         SERVICE_CLUSTER_IP_RANGE: String = "service-cluster-ip-range", "10.0.0.0/24",
             "The range of the cluster IPs of services in CIDR notation, or one range of each family with a comma \

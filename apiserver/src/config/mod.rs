@@ -17,6 +17,7 @@ use revstore_host::net::ListenUrl;
 use crate::admission::PluginNames;
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::AuthorizationMode;
+use crate::webhook::WebhookRoute;
 
 pub use storage::EtcdServers;
 
@@ -110,6 +111,8 @@ pub struct Config {
     pub max_mutating_requests_inflight: u32,
     /// The part of requests over HTTP/2, from 0 to 0.02, after which the client is told to connect anew.
     pub goaway_chance: Chance,
+    /// The addresses of services that webhooks name.
+    pub webhook_routes: Vec<WebhookRoute>,
 }
 
 /// A probability in millionths.
@@ -251,6 +254,7 @@ impl Config {
             max_requests_inflight: reads,
             max_mutating_requests_inflight: writes,
             goaway_chance,
+            webhook_routes: webhook_routes(values)?,
         })
     }
 
@@ -287,6 +291,16 @@ fn admission_plugins(values: &mut Values) -> Result<PluginNames, ConfigError> {
         ));
     }
     Ok(names)
+}
+
+fn webhook_routes(values: &mut Values) -> Result<Vec<WebhookRoute>, ConfigError> {
+    let texts = values.get(&flags::WEBHOOK_RESOLVER);
+    let texts = texts.iter().map(|text| text.trim());
+    let routes = texts.filter(|text| !text.is_empty()).map(|text| {
+        let invalid = |error| ConfigError::new(format!("--webhook-resolver: {error}"));
+        text.parse().map_err(invalid)
+    });
+    routes.collect()
 }
 
 /// The longest time for which events are kept: that of a lease.
@@ -348,7 +362,23 @@ fn service_ranges(values: &mut Values) -> Result<ServiceRanges, ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Invocation, parse};
+
+    #[test]
+    fn routes_of_webhooks_are_checked() {
+        let flag = "--webhook-resolver=a/b=127.0.0.1:1,a/c:443=[::1]:2";
+        let parsed = parse([flag.into()], []).unwrap();
+        let Invocation::Serve { config, .. } = parsed else {
+            panic!("it does not serve");
+        };
+        let routes: Vec<_> = config
+            .webhook_routes
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(routes, ["a/b=127.0.0.1:1", "a/c:443=[::1]:2"]);
+        assert!(parse(["--webhook-resolver=a=127.0.0.1:1".into()], []).is_err());
+    }
 
     #[test]
     fn ranges_of_services_are_checked() {

@@ -1,5 +1,6 @@
 //! Custom resources: their definitions, structural schemas, and the strategies that follow from them.
 
+pub(crate) mod conversion;
 pub mod definition;
 pub mod resource;
 pub(crate) mod rules;

@@ -28,6 +28,7 @@ use crate::openapi::Documents;
 use crate::storage::Storage;
 use crate::stream::Workers;
 use crate::verbs;
+use crate::webhook::Clients;
 
 /// Answers requests.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Front {
     pub(crate) random: Random,
     /// The threads that make lists.
     pub(crate) workers: Workers,
+    /// The connections to webhooks.
+    pub(crate) webhooks: Arc<Clients>,
     /// Whether the server is about to stop.
     pub(crate) is_stopping: AtomicBool,
 }

@@ -87,6 +87,11 @@ impl JsonPatch {
         Ok((Self(operations), strict))
     }
 
+    /// Returns whether the patch has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Applies the patch to an object.
     ///
     /// # Errors

@@ -31,6 +31,7 @@ use crate::metrics::Requests;
 use crate::openapi::Documents;
 use crate::storage::{EtcdError, Storage};
 use crate::stream::Workers;
+use crate::webhook::{Clients, Resolver};
 use ports::{Ports, Running};
 use preparation::Preparation;
 use runtime::ServerRuntime;
@@ -136,6 +137,7 @@ pub struct ApiServer {
 /// | [`max_requests_inflight`](Self::max_requests_inflight) | 400 |
 /// | [`max_mutating_requests_inflight`](Self::max_mutating_requests_inflight) | 200 |
 /// | [`goaway_chance`](Self::goaway_chance) | none |
+/// | [`webhook_route`](Self::webhook_route) | services are found by their endpoints and cluster IPs |
 /// | [`config`](Self::config) | those of the options above |
 #[must_use = "`start` starts the server"]
 pub struct ApiServerBuilder {
@@ -253,6 +255,7 @@ impl ApiServerBuilder {
             mode: config.authorization_mode,
             rbac: Arc::default(),
         };
+        let resolver = Resolver::new(config.webhook_routes.clone(), &catalog);
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
@@ -274,6 +277,7 @@ impl ApiServerBuilder {
             goaway_chance: config.goaway_chance.probability(),
             random,
             workers: Workers::new(),
+            webhooks: Arc::new(Clients::new(resolver)),
             is_stopping: AtomicBool::new(false),
         });
         let work = Preparation {

@@ -9,6 +9,7 @@ use crate::admission::PluginNames;
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, User};
 use crate::config::Chance;
+use crate::webhook::WebhookRoute;
 
 /// Options that have flags. [`config`](Self::config) sets all of them at once, so it comes first.
 impl ApiServerBuilder {
@@ -148,6 +149,20 @@ impl ApiServerBuilder {
     /// Sets the maximum number of writes in flight; 0 for no limit.
     pub fn max_mutating_requests_inflight(mut self, requests: u32) -> Self {
         self.config.max_mutating_requests_inflight = requests;
+        self
+    }
+
+    /// Sets the address of a service that webhooks name.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// let route = "system/hooks=127.0.0.1:9443".parse()?;
+    /// let server = ApiServer::builder().webhook_route(route).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn webhook_route(mut self, route: WebhookRoute) -> Self {
+        self.config.webhook_routes.push(route);
         self
     }
 

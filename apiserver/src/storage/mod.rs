@@ -11,9 +11,7 @@ use revstore_kinds as kinds;
 use revstore_watch_cache::cache::{Feeder, ObjectIndex};
 use revstore_watch_cache::registry::{ObjectStore, Strategy};
 use revstore_watch_cache::source::{Compactor, Source};
-use revstore_watch_cache::{
-    EngineSource, JsonKind, RequestError, ResourceCache, ResourceConfig, WatchCache,
-};
+use revstore_watch_cache::{EngineSource, JsonKind, RequestError, ResourceConfig, WatchCache};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -156,7 +154,7 @@ impl Storage {
         let cache = self.cache.add(self.config(names, namespaced, fields))?;
         let is_services = names.group.is_empty() && names.plural == "services";
         let allocating = |strategy: &Arc<dyn Strategy>, allocates: bool| {
-            let store = self.store(&cache, names, namespaced, strategy.clone());
+            let store = self.store(cache.clone(), names, namespaced, strategy.clone());
             if is_services {
                 store.allocator(self.service_allocator(allocates))
             } else {
@@ -219,12 +217,12 @@ impl Storage {
     /// Returns a store of the objects of a resource.
     pub(crate) fn store(
         &self,
-        cache: &ResourceCache,
+        storage: impl revstore_watch_cache::api::Storage + 'static,
         names: &Names,
         namespaced: bool,
         strategy: Arc<dyn Strategy>,
     ) -> ObjectStore {
-        ObjectStore::with_strategy(cache.clone(), names.resource_name(), namespaced, strategy)
+        ObjectStore::with_strategy(storage, names.resource_name(), namespaced, strategy)
             .clock(self.clock.clone(), self.epoch)
     }
 

@@ -85,6 +85,7 @@ pub(crate) async fn delete_collection(
     };
     check_fields(resource, &listed.selector)?;
     let list = stored.cache.list(&scope(target), &listed).await?;
+    let list = resource.converted(list).await?;
     let metadata = list_metadata(resource, &list);
     let mut admission = Admission {
         front,

@@ -35,7 +35,8 @@ pub(crate) async fn list(
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
-    let mut list = stored.cache.list(&scope(target), &options).await?;
+    let list = stored.cache.list(&scope(target), &options).await?;
+    let mut list = resource.converted(list).await?;
     if accepted.form == Form::Whole && resource.origin == Origin::Custom {
         // Lists of custom resources always have a token.
         list.continue_token.get_or_insert_default();

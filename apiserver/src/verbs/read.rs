@@ -33,6 +33,7 @@ pub(crate) async fn get(
     let Some(object) = stored.cache.get(&reference, &options).await? else {
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
+    let object = resource.converted_object(object).await?;
     let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
     answer_json(StatusCode::OK, accepted, bytes)
 }

@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, Bytes};
 use futures_core::Stream;
 use http::StatusCode;
-use revstore_watch_cache::CacheWatcher;
 use revstore_watch_cache::api::CollectionOptions;
 use revstore_watch_cache::encode::Encoder;
 use revstore_watch_cache::selector::{FieldRequirement, FieldSelector, Selector};
 use revstore_watch_cache::status::Status;
+use revstore_watch_cache::{CacheWatcher, WatchEvent};
 
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
+use crate::custom::conversion::ConvertedWatch;
 use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, InTurns, Media, Target};
 use crate::metrics::Running;
@@ -52,6 +53,10 @@ pub(crate) async fn watch(
         options.timeout = Some(front.watch_timeout());
     }
     let watcher = stored.cache.watch(&scope(target), &options).await?;
+    let watcher = match &resource.converter {
+        None => Events::Plain(watcher),
+        Some(converter) => Events::Converted(ConvertedWatch::new(watcher, converter.clone())),
+    };
     let id = match (
         accepted.media,
         protobuf_form_id(resource.version, accepted.form),
@@ -108,9 +113,25 @@ fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> 
     Ok(())
 }
 
+/// The events of a watch.
+enum Events {
+    Plain(CacheWatcher),
+    /// Those of a resource whose objects a webhook converts.
+    Converted(ConvertedWatch),
+}
+
+impl Events {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        match self {
+            Self::Plain(watcher) => Pin::new(watcher).poll_next(context),
+            Self::Converted(watch) => Pin::new(watch).poll_next(context),
+        }
+    }
+}
+
 /// The chunks of a watch.
 struct WatchChunks {
-    watcher: CacheWatcher,
+    watcher: Events,
     encoder: Encoder,
     /// Counts the watch.
     _running: Option<Running>,
@@ -125,7 +146,7 @@ struct WatchMessages {
 impl Messages for WatchMessages {
     fn poll_message(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let WatchMessages { chunks, opcode } = self.get_mut();
-        let next = Pin::new(&mut chunks.watcher).poll_next(context);
+        let next = chunks.watcher.poll_next(context);
         next.map(|event| {
             let mut bytes = chunks.encoder.event(&event?);
             if *opcode == Opcode::Binary {
@@ -145,7 +166,7 @@ impl Chunks for WatchChunks {
         let this = self.get_mut();
         let mut chunk: Option<Vec<u8>> = None;
         loop {
-            match Pin::new(&mut this.watcher).poll_next(context) {
+            match this.watcher.poll_next(context) {
                 Poll::Ready(Some(event)) => {
                     let bytes = this.encoder.event(&event);
                     let out = chunk.get_or_insert_default();

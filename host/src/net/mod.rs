@@ -28,5 +28,8 @@ pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
 pub use options::{HttpOptions, Keepalive};
 pub use request_body::RequestBody;
-pub use tls::{Certificate, ClientAuth, TlsAcceptor, TlsError, TlsOptions, TlsVersion};
+pub use tls::{
+    Certificate, ClientAuth, ConnectorError, TlsAcceptor, TlsError, TlsOptions, TlsVersion,
+    client_tls,
+};
 pub use upgrade::{Drain, UpgradeOffer, Upgraded};

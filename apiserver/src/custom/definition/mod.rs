@@ -19,6 +19,7 @@ use std::sync::Arc;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 
+use crate::custom::conversion::Conversion;
 use crate::custom::schema::SchemaError;
 pub use change::{Change, change};
 pub use deletion::{
@@ -110,8 +111,8 @@ pub struct Definition {
     pub established: bool,
     /// Whether the definition is being deleted.
     pub terminating: bool,
-    /// Whether versions are converted by a webhook.
-    pub converts_by_webhook: bool,
+    /// The webhook that converts versions; `None` if they differ in their API version alone.
+    pub(crate) conversion: Option<Conversion>,
 }
 
 impl Definition {
@@ -134,7 +135,6 @@ impl Definition {
             let parsed = Version::parse(version, &group, &names.kind, all)?;
             versions.push(Arc::new(parsed));
         }
-        let strategy = part("spec", "conversion").and_then(|conversion| conversion.get("strategy"));
         Ok(Self {
             name: text("metadata", "name"),
             uid: text("metadata", "uid"),
@@ -146,7 +146,7 @@ impl Definition {
             names_accepted: condition(definition, "NamesAccepted") == Some("True"),
             established: condition(definition, "Established") == Some("True"),
             terminating: part("metadata", "deletionTimestamp").is_some_and(|time| !time.is_null()),
-            converts_by_webhook: strategy.and_then(Value::as_str) == Some("Webhook"),
+            conversion: Conversion::parse(part("spec", "conversion")),
             group,
             names,
             versions,

@@ -13,13 +13,16 @@ use crate::custom::resource::Column;
 use crate::custom::schema::{Causes, Coercion, Path, coerce_metadata, exact_integer};
 
 /// The rules of one version of a custom resource. Objects are stored in the storage version; other
-/// versions differ from it in their `apiVersion`.
+/// versions differ from it in their `apiVersion`, unless a webhook converts them: then the store of the rules
+/// contains objects of their own version.
 #[derive(Clone, Debug)]
 pub struct CustomResource {
     definition: Arc<Definition>,
     version: Arc<Version>,
     api_version: String,
+    /// The version of the objects in the store of the rules.
     stored_version: String,
+    is_storage_version: bool,
 }
 
 impl CustomResource {
@@ -27,9 +30,14 @@ impl CustomResource {
     pub fn new(definition: Arc<Definition>, version: Arc<Version>) -> Self {
         let of = |version: &Version| format!("{}/{}", definition.group, version.name);
         let stored = definition.storage_version().unwrap_or(&version);
+        let api_version = of(&version);
         Self {
-            api_version: of(&version),
-            stored_version: of(stored),
+            is_storage_version: stored.name == version.name,
+            stored_version: match definition.conversion {
+                Some(_) => api_version.clone(),
+                None => of(stored),
+            },
+            api_version,
             definition,
             version,
         }
@@ -66,7 +74,7 @@ impl CustomResource {
 
     /// Returns whether objects that were stored under this definition are presented as they are stored.
     pub fn is_presented_verbatim(&self) -> bool {
-        self.definition.generation == 1 && self.api_version == self.stored_version
+        self.definition.generation == 1 && self.is_storage_version
     }
 
     /// Returns the `columnDefinitions` of tables.

@@ -1,13 +1,16 @@
 //! TLS on listeners. This file performs handshakes, with the settings in `options` and the server's `certificate`. A client
 //! is checked by `client_verifier`, `revocation_list` and `client_address`; `rejection` logs why it was rejected.
+//! `connector` has the settings of connections to other servers.
 //!
 //! Uses rustls with ring, which need only Rust and a C compiler.
 
 mod certificate;
 mod client_address;
 mod client_verifier;
+mod connector;
 mod options;
 mod rejection;
+mod restated_certificate;
 mod revocation_list;
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
@@ -30,6 +33,7 @@ use self::{
 };
 use crate::net::{BoxError, ClientIdentity};
 
+pub use self::connector::{ConnectorError, client_tls};
 pub use self::options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 pub(crate) use self::rejection::{NotTls, Rejection, UNNAMED};
 

@@ -1,0 +1,13 @@
+//! Calls of webhooks: where they are, connections that are kept, time limits, and the errors of Go's client.
+
+mod client;
+mod connector;
+mod endpoint;
+mod error;
+mod resolver;
+mod route;
+
+pub(crate) use client::{Clients, DEFAULT_TIMEOUT, new_uid};
+pub(crate) use endpoint::{Endpoint, EndpointError};
+pub(crate) use resolver::Resolver;
+pub use route::{RouteError, WebhookRoute};

@@ -1,0 +1,461 @@
+//! Conversion webhooks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use revstore_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+use crate::client::{TestResult, Watch, send, value};
+use crate::hook_server::{Answer, Authority, HookServer, Identity};
+
+const V1: &str = "/apis/example.com/v1/namespaces/default/things";
+const V2: &str = "/apis/example.com/v2/namespaces/default/things";
+
+/// Returns a definition whose version 1 has the field `spec.text`, and version 2, which is stored, `spec.words`.
+fn definition(client_config: &Value) -> Value {
+    let version = |name: &str, stored: bool, field: &str, schema: Value| {
+        let spec = json!({"type": "object", "properties": {field: schema,
+            "size": {"type": "integer", "default": 1}}});
+        json!({"name": name, "served": true, "storage": stored, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": spec,
+                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}})
+    };
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [version("v1", false, "text", json!({"type": "string"})), version("v2", true, "words", texts)],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "clientConfig": client_config, "conversionReviewVersions": ["v1"]}},
+        },
+    })
+}
+
+/// Starts a server with the definition, and waits until both versions are served.
+fn start(hook: &HookServer) -> Result<ApiServer, Box<dyn std::error::Error>> {
+    start_with(&hook.client_config("/convert"))
+}
+
+fn start_with(client_config: &Value) -> Result<ApiServer, Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let text = definition(client_config).to_string();
+    std::fs::write(directory.path().join("things.json"), text)?;
+    Ok(ApiServer::builder().load(directory.path()).start()?)
+}
+
+/// Converts the objects of a review.
+fn convert(review: &Value) -> Value {
+    let request = &review["request"];
+    let target = request["desiredAPIVersion"].as_str().expect("a version");
+    let objects = request["objects"].as_array().expect("objects").iter();
+    let converted = objects.map(|object| {
+        let mut new = object.clone();
+        new["apiVersion"] = target.into();
+        let spec = new["spec"].as_object_mut().expect("a spec");
+        if target.ends_with("v1") {
+            let words = spec.remove("words").unwrap_or_default();
+            let words: Vec<&str> = words
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            spec.insert("text".to_owned(), words.join(" ").into());
+        } else {
+            let text = spec.remove("text").unwrap_or_default();
+            let text = text.as_str().unwrap_or_default();
+            spec.insert(
+                "words".to_owned(),
+                json!(text.split(' ').collect::<Vec<_>>()),
+            );
+        }
+        new
+    });
+    json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": {
+        "uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": converted.collect::<Vec<_>>()}})
+}
+
+fn thing(version: &str, name: &str, spec: &Value) -> String {
+    let thing = json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing",
+        "metadata": {"name": name}, "spec": spec});
+    thing.to_string()
+}
+
+#[test]
+fn objects_are_read_and_written_in_all_versions() -> TestResult {
+    let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
+    let server = start(&hook)?;
+    let created = thing("v1", "a", &json!({"text": "x y"}));
+    let (status, created) = value(&send(&server, "POST", V1, &created));
+    assert_eq!(
+        (status, &created["spec"]),
+        (201, &json!({"text": "x y", "size": 1})),
+        "{created}"
+    );
+    let (_, stored) = value(&send(&server, "GET", &format!("{V2}/a"), ""));
+    assert_eq!(stored["apiVersion"], "example.com/v2");
+    assert_eq!(stored["spec"], json!({"words": ["x", "y"], "size": 1}));
+    assert_eq!(stored["metadata"]["uid"], created["metadata"]["uid"]);
+
+    // Written in the stored version, and seen by a watch and a list of the other one.
+    let mut watch = Watch::open(
+        &server,
+        &format!(
+            "{V1}?watch=true&resourceVersion={}",
+            created["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default()
+        ),
+    );
+    let patch = r#"{"spec":{"words":["z"]}}"#;
+    assert_eq!(send(&server, "PATCH", &format!("{V2}/a"), patch).0, 200);
+    let event = watch.next().expect("an event");
+    assert_eq!(event["object"]["spec"]["text"], "z", "{event}");
+    assert_eq!(event["object"]["apiVersion"], "example.com/v1");
+    let (_, list) = value(&send(&server, "GET", V1, ""));
+    assert_eq!(list["items"][0]["spec"]["text"], "z", "{list}");
+    assert_eq!(list["items"][0]["metadata"]["generation"], 2);
+
+    // Changes of the other version and of its status.
+    let (status, patched) = value(&send(
+        &server,
+        "PATCH",
+        &format!("{V1}/a"),
+        r#"{"spec":{"text":"u v"}}"#,
+    ));
+    assert_eq!(
+        (status, &patched["spec"]["text"]),
+        (200, &json!("u v")),
+        "{patched}"
+    );
+    let status = send(
+        &server,
+        "PATCH",
+        &format!("{V1}/a/status"),
+        r#"{"status":{"ok":true}}"#,
+    );
+    assert_eq!(status.0, 200, "{}", status.1);
+    let (_, stored) = value(&send(&server, "GET", &format!("{V2}/a"), ""));
+    assert_eq!(stored["spec"]["words"], json!(["u", "v"]));
+    assert_eq!(stored["status"], json!({"ok": true}));
+    let version = stored["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default();
+    let unchanged = send(&server, "PATCH", &format!("{V1}/a"), "{}");
+    assert_eq!(
+        value(&unchanged).1["metadata"]["resourceVersion"],
+        version,
+        "nothing was written"
+    );
+    let put = {
+        let mut put = value(&send(&server, "GET", &format!("{V1}/a"), "")).1;
+        put["spec"]["text"] = "w".into();
+        put["metadata"]["finalizers"] = json!(["example.com/f"]);
+        put.to_string()
+    };
+    assert_eq!(send(&server, "PUT", &format!("{V1}/a"), &put).0, 200);
+    assert_eq!(send(&server, "PUT", &format!("{V1}/a"), &put).0, 409);
+    let (status, deleted) = value(&send(&server, "DELETE", &format!("{V1}/a"), ""));
+    assert_eq!(
+        (status, &deleted["spec"]["text"]),
+        (200, &json!("w")),
+        "{deleted}"
+    );
+    let finalized = send(
+        &server,
+        "PATCH",
+        &format!("{V1}/a"),
+        r#"{"metadata":{"finalizers":null}}"#,
+    );
+    assert_eq!(finalized.0, 200, "{}", finalized.1);
+    assert_eq!(send(&server, "GET", &format!("{V2}/a"), "").0, 404);
+    Ok(())
+}
+
+#[test]
+fn lists_are_converted_in_batches_and_once() -> TestResult {
+    let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
+    let server = start(&hook)?;
+    for number in 0..510 {
+        let body = thing("v2", &format!("t{number:04}"), &json!({"words": ["a"]}));
+        assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    }
+    assert!(
+        hook.take_requests().is_empty(),
+        "the stored version needs no conversion"
+    );
+    for calls in [2, 0] {
+        let (status, list) = value(&send(&server, "GET", V1, ""));
+        assert_eq!(
+            (status, list["items"].as_array().map(Vec::len)),
+            (200, Some(510))
+        );
+        assert!(
+            list["items"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .all(|item| item["spec"]["text"] == "a")
+        );
+        assert_eq!(hook.take_requests().len(), calls);
+    }
+    assert_eq!(hook.connections(), 1, "the connection is kept");
+    let (_, page) = value(&send(&server, "GET", &format!("{V1}?limit=2"), ""));
+    assert_eq!(page["metadata"]["remainingItemCount"], 508);
+    assert_eq!(page["items"][1]["spec"]["text"], "a");
+    let (status, deleted) = value(&send(&server, "DELETE", &format!("{V1}?limit=2"), ""));
+    assert_eq!(
+        (status, &deleted["items"][0]["spec"]["text"]),
+        (200, &json!("a"))
+    );
+    Ok(())
+}
+
+#[test]
+fn a_webhook_that_fails_is_an_error_of_the_request() -> TestResult {
+    let behavior = Arc::new(std::sync::Mutex::new(Value::Null));
+    let shared = behavior.clone();
+    let hook = HookServer::start(move |_, review| {
+        let edit = shared.lock().expect("no panic").clone();
+        if let Some(kind) = edit.as_str() {
+            return match kind {
+                "close" => Answer::Close,
+                "stream" => Answer::Stream,
+                "garbage" => Answer::Raw(200, Vec::new(), "garbage".to_owned()),
+                "empty" => Answer::Raw(200, Vec::new(), String::new()),
+                "gzip" => {
+                    let fields = vec![("content-encoding", "gzip".to_owned())];
+                    Answer::Raw(200, fields, "\u{1f}bomb".to_owned())
+                }
+                "redirect" => {
+                    let fields = vec![("location", "/convert".to_owned())];
+                    Answer::Raw(307, fields, String::new())
+                }
+                _ => Answer::Raw(500, Vec::new(), "boom".to_owned()),
+            };
+        }
+        let mut answer = convert(review);
+        for (pointer, value) in edit.as_object().into_iter().flatten() {
+            *answer.pointer_mut(pointer).expect("the field is there") = value.clone();
+        }
+        Answer::Json(answer)
+    });
+    let server = start(&hook)?;
+    let body = thing("v2", "a", &json!({"words": ["a"]}));
+    assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    let object = "/response/convertedObjects/0";
+    let url = format!("Post \"https://{}/convert?timeout=30s\"", hook.address);
+    let subject = "conversion webhook for example.com/v2, Kind=Thing";
+    for (edit, expected) in [
+        (json!("500"), "failed: an error on the server (\"boom\") has prevented the request from succeeding".to_owned()),
+        (json!("close"), format!("failed: {url}: EOF")),
+        (json!("stream"), "failed: the response body has more than 16777216 bytes".to_owned()),
+        (json!("empty"), "failed: 0-length response with status code: 200 and content type: ".to_owned()),
+        (json!("garbage"), "failed: couldn't get version/kind; json parse error: ".to_owned()),
+        (json!("gzip"), "failed: couldn't get version/kind; json parse error: ".to_owned()),
+        (json!("redirect"),
+            "failed: the server responded with the status code 307 but did not return more information".to_owned()),
+        (json!({"/response/uid": "x"}), "failed: expected response.uid=".to_owned()),
+        (json!({"/response/result": {"status": "Failure", "message": "no"}}), "failed: no".to_owned()),
+        (json!({"/response/convertedObjects": []}), "returned 0 objects, expected 1".to_owned()),
+        (json!({format!("{object}/kind"): "Other"}),
+            "returned invalid object at index 0: invalid kind (expected Thing, received Other)".to_owned()),
+        (json!({format!("{object}/apiVersion"): "example.com/v3"}),
+            "returned invalid object at index 0: invalid groupVersion (expected example.com/v1, received example.com/v3)"
+                .to_owned()),
+        (json!({format!("{object}/metadata/name"): "b"}),
+            "returned invalid object: must have the same name: a != b".to_owned()),
+        (json!({format!("{object}/metadata"): {"name": "a", "namespace": "default", "uid": "x"}}),
+            "returned invalid object: must have the same UID: ".to_owned()),
+    ] {
+        *behavior.lock().expect("no panic") = edit.clone();
+        let paths = [format!("{V1}/a"), V1.to_owned()];
+        for path in paths {
+            let (status, answer) = value(&send(&server, "GET", &path, ""));
+            let message = answer["message"].as_str().unwrap_or_default();
+            assert_eq!(status, 500, "{edit}");
+            assert!(message.starts_with(&format!("{subject} {expected}")), "{edit}: {message}");
+        }
+        let created = send(&server, "POST", V1, &thing("v1", "c", &json!({"text": "c"})));
+        assert_eq!(created.0, 500, "{edit}");
+    }
+    // The stored version needs no webhook, and nothing was half written.
+    let (status, list) = value(&send(&server, "GET", V2, ""));
+    assert_eq!(
+        (status, list["items"].as_array().map(Vec::len)),
+        (200, Some(1))
+    );
+    // A watch ends with the error.
+    *behavior.lock().expect("no panic") = json!("500");
+    let mut watch = Watch::open(&server, &format!("{V1}?watch=true"));
+    let event = watch.next().expect("an event");
+    assert_eq!(
+        (event["type"].as_str(), &event["object"]["code"]),
+        (Some("ERROR"), &json!(500))
+    );
+    // What is fixed works again.
+    *behavior.lock().expect("no panic") = Value::Null;
+    assert_eq!(send(&server, "GET", &format!("{V1}/a"), "").0, 200);
+    Ok(())
+}
+
+#[test]
+fn a_conversion_keeps_all_metadata_but_labels_and_annotations() -> TestResult {
+    let hook = HookServer::start(|_, review| {
+        let mut answer = convert(review);
+        let objects = answer["response"]["convertedObjects"].as_array_mut();
+        for object in objects.into_iter().flatten() {
+            object["metadata"]["labels"] = json!({"by": "hook"});
+            object["metadata"]["finalizers"] = json!(["hook/f"]);
+            object["metadata"]["generation"] = 77.into();
+        }
+        Answer::Json(answer)
+    });
+    let server = start(&hook)?;
+    let body = thing("v2", "a", &json!({"words": ["a"]}));
+    assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    let (_, shown) = value(&send(&server, "GET", &format!("{V1}/a"), ""));
+    assert_eq!(shown["metadata"]["labels"], json!({"by": "hook"}));
+    assert_eq!(shown["metadata"]["finalizers"], Value::Null);
+    assert_eq!(shown["metadata"]["generation"], 1);
+    Ok(())
+}
+
+#[test]
+fn certificates_are_verified_and_can_be_renewed() -> TestResult {
+    let authority = Authority::new();
+    let hook = HookServer::with_identity(
+        authority.issue(&["127.0.0.1"], |params| {
+            params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }),
+        authority.bundle(),
+        &[],
+        |_, review| Answer::Json(convert(review)),
+    );
+    let server = start(&hook)?;
+    let body = thing("v2", "a", &json!({"words": ["a"]}));
+    assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    let read = || {
+        let (status, answer) = value(&send(&server, "GET", &format!("{V1}/a"), ""));
+        (
+            status,
+            answer["message"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let expect = |expected: &str| {
+        let (status, message) = read();
+        assert_eq!(status, 500);
+        let prefix = "tls: failed to verify certificate: x509: ";
+        assert!(
+            message.contains(&format!("{prefix}{expected}")),
+            "{message}"
+        );
+    };
+    expect("certificate has expired or is not yet valid: current time ");
+    hook.renew(authority.issue(&["127.0.0.2"], |_| {}));
+    expect("certificate is valid for 127.0.0.2, not 127.0.0.1");
+    hook.renew(authority.issue(&["localhost"], |_| {}));
+    expect("cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs");
+    hook.renew(Authority::new().issue(&["127.0.0.1"], |_| {}));
+    expect("certificate signed by unknown authority");
+    hook.renew(authority.issue(&["127.0.0.1"], |_| {}));
+    assert_eq!(read().0, 200);
+    Ok(())
+}
+
+#[test]
+fn a_certificate_that_has_signed_itself_and_http2_are_accepted() -> TestResult {
+    let (identity, bundle) = Identity::self_signed(&["127.0.0.1"]);
+    let hook = HookServer::with_identity(identity, bundle, &[b"h2"], |_, review| {
+        Answer::Json(convert(review))
+    });
+    let server = start(&hook)?;
+    let created = send(
+        &server,
+        "POST",
+        V1,
+        &thing("v1", "a", &json!({"text": "a"})),
+    );
+    assert_eq!(created.0, 201, "{}", created.1);
+    Ok(())
+}
+
+#[test]
+fn services_are_found_by_the_flag_or_not_at_all() -> TestResult {
+    let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
+    let service = json!({"service": {"namespace": "system", "name": "hooks", "path": "/convert"},
+        "caBundle": hook.bundle});
+    let create =
+        |server: &ApiServer| send(server, "POST", V1, &thing("v1", "a", &json!({"text": "a"})));
+    let server = start_with(&service)?;
+    let (status, message) = create(&server);
+    assert_eq!(status, 500);
+    let expected =
+        r#"Post \"https://hooks.system.svc:443/convert?timeout=30s\": service \"hooks\" not found"#;
+    assert!(message.contains(expected), "{message}");
+
+    let directory = tempfile::tempdir()?;
+    let text = definition(&service).to_string();
+    std::fs::write(directory.path().join("things.json"), text)?;
+    let route = format!("system/hooks:443={}", hook.address).parse()?;
+    let builder = ApiServer::builder().load(directory.path());
+    let server = builder.webhook_route(route).start()?;
+    assert_eq!(create(&server).0, 201);
+    Ok(())
+}
+
+#[test]
+fn a_definition_is_deleted_while_its_webhook_fails() -> TestResult {
+    let fails = Arc::new(AtomicBool::new(false));
+    let shared = fails.clone();
+    let hook = HookServer::start(move |_, review| {
+        if shared.load(Ordering::SeqCst) {
+            Answer::Close
+        } else {
+            Answer::Json(convert(review))
+        }
+    });
+    let server = start(&hook)?;
+    let created = send(
+        &server,
+        "POST",
+        V1,
+        &thing("v1", "a", &json!({"text": "a"})),
+    );
+    assert_eq!(created.0, 201, "{}", created.1);
+    fails.store(true, Ordering::SeqCst);
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut watch = Watch::open(&server, &format!("{path}?watch=true"));
+    assert_eq!(
+        send(&server, "DELETE", &format!("{path}/things.example.com"), "").0,
+        200
+    );
+    while watch.next().expect("an event")["type"] != "DELETED" {}
+    Ok(())
+}
+
+#[test]
+fn a_webhook_that_hangs_costs_the_time_of_the_request() -> TestResult {
+    let hook = HookServer::start(|_, _| Answer::Hang);
+    let directory = tempfile::tempdir()?;
+    let text = definition(&hook.client_config("/")).to_string();
+    std::fs::write(directory.path().join("things.json"), text)?;
+    let server = ApiServer::builder().load(directory.path()).start()?;
+    let path = format!("{V1}?timeout=100ms");
+    let (status, answer) = value(&send(
+        &server,
+        "POST",
+        &path,
+        &thing("v1", "a", &json!({"text": "a"})),
+    ));
+    assert_eq!((status, &answer["reason"]), (504, &json!("Timeout")));
+    let (_, list) = value(&send(&server, "GET", V2, ""));
+    assert_eq!(list["items"], json!([]));
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Webhooks: their conversions and decisions, and what happens when they fail.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "../client/mod.rs"]
+mod client;
+mod conversion;
+mod hook_server;

@@ -1,0 +1,158 @@
+//! The client side of TLS handshakes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    server::ParsedCertificate,
+};
+use thiserror::Error;
+
+use super::restated_certificate::RestatedCertificate;
+
+/// The error of settings for connections to servers.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectorError {
+    /// The authorities of a client are not PEM, or none of them is a certificate.
+    #[error("unable to load root certificates: unable to parse bytes as PEM block")]
+    Authorities,
+    /// The system has no authorities that can be read.
+    #[error("no authorities of the system: {0}")]
+    System(String),
+    /// The library refuses the settings.
+    #[error(transparent)]
+    Library(#[from] rustls::Error),
+}
+
+/// Returns the settings of connections to servers whose certificates are signed by one of `authorities`, in PEM, or by
+/// one that the system trusts if there are none. `protocols` are offered by ALPN.
+///
+/// As with Go, a server may have the certificate of an authority, such as one that it has signed itself.
+///
+/// # Errors
+/// [`ConnectorError`].
+pub fn client_tls(
+    authorities: Option<&[u8]>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ClientConfig>, ConnectorError> {
+    let provider = Arc::new(ring::default_provider());
+    let roots = Arc::new(match authorities {
+        Some(pem) => roots_of(pem)?,
+        None => system_roots()?,
+    });
+    let verifier = ServerVerifier {
+        inner: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+            .build()
+            .map_err(|error| ConnectorError::System(error.to_string()))?,
+        algorithms: provider.signature_verification_algorithms,
+        roots,
+    };
+    let mut config = config_builder(provider)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn config_builder(
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
+}
+
+/// Returns the certificates in PEM. Those that cannot be read are left out, as by Go.
+fn roots_of(pem: &[u8]) -> Result<RootCertStore, ConnectorError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
+        // An authority that cannot be used signs nothing.
+        let _ = roots.add(certificate);
+    }
+    if roots.is_empty() {
+        return Err(ConnectorError::Authorities);
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, ConnectorError> {
+    let loaded = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        let errors: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
+        return Err(ConnectorError::System(errors.join(", ")));
+    }
+    Ok(roots)
+}
+
+/// Verifies the certificates of servers.
+struct ServerVerifier {
+    inner: Arc<WebPkiServerVerifier>,
+    /// The authorities and algorithms of `inner`.
+    roots: Arc<RootCertStore>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl fmt::Debug for ServerVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerVerifier").finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(restated) = RestatedCertificate::new(end_entity) else {
+            return self
+                .inner
+                .verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        };
+        let usage = webpki::KeyUsage::server_auth();
+        restated.verify(&self.roots, self.algorithms, usage, intermediates, now)?;
+        verify_server_name(&ParsedCertificate::try_from(&restated.certificate)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let restated = RestatedCertificate::new(certificate);
+        let certificate = restated.as_ref().map_or(certificate, |it| &it.certificate);
+        self.inner
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let restated = RestatedCertificate::new(certificate);
+        let certificate = restated.as_ref().map_or(certificate, |it| &it.certificate);
+        self.inner
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
+}
