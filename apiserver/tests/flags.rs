@@ -1,5 +1,8 @@
 //! The command line.
 
+use std::path::Path;
+use std::time::Duration;
+
 use revstore_apiserver::{Config, Invocation, parse, parse_in_place};
 
 /// Returns the configuration and the warnings, or the error.
@@ -15,7 +18,7 @@ fn served(line: &str) -> Result<(Config, Vec<String>), String> {
 fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
     let line = "--advertise-address=127.0.0.1 --allow-privileged=true --authorization-mode=RBAC \
                 --disable-admission-plugins=ServiceAccount --enable-aggregator-routing \
-                --service-account-issuer https://127.0.0.1/ --service-account-key-file sa.pub -v 2 \
+                --service-account-lookup --service-account-issuer https://127.0.0.1/ --service-account-key-file sa.pub -v 2 \
                 --profiling=false --anonymous-auth --secure-port 1234";
     let (config, warnings) = served(line).expect("the command line is valid");
     assert_eq!(config.https.map(|address| address.port()), Some(1234));
@@ -23,8 +26,7 @@ fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
         "advertise-address",
         "allow-privileged",
         "enable-aggregator-routing",
-        "service-account-issuer",
-        "service-account-key-file",
+        "service-account-lookup",
         "v",
         "profiling",
         "anonymous-auth",
@@ -35,6 +37,36 @@ fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
             .filter(|it| it.starts_with(&beginning))
             .count();
         assert_eq!(count, 1, "{name}: {warnings:?}");
+    }
+}
+
+#[test]
+fn flags_of_tokens_are_checked() {
+    let line = "--service-account-issuer=https://a --service-account-issuer b --service-account-key-file=x,y \
+                --service-account-key-file=z --api-audiences=c,d --service-account-signing-key-file=k \
+                --service-account-max-token-expiration=2h --service-account-jwks-uri=https://keys \
+                --service-account-extend-token-expiration=false";
+    let (config, warnings) = served(line).expect("the command line is valid");
+    let options = config.service_accounts;
+    assert_eq!(options.issuers, ["https://a", "b"]);
+    assert_eq!(options.key_files, [Path::new("x,y"), Path::new("z")]);
+    assert_eq!(options.audiences, ["c", "d"]);
+    assert_eq!(options.signing_key_file.as_deref(), Some(Path::new("k")));
+    assert_eq!(options.max_expiration, Some(Duration::from_secs(7200)));
+    assert_eq!(options.jwks_uri.as_deref(), Some("https://keys"));
+    assert!(
+        !options.extend_expiration && warnings.is_empty(),
+        "{warnings:?}"
+    );
+    for line in [
+        "--service-account-issuer=a --service-account-issuer=a",
+        "--service-account-issuer=http://a:b:c",
+        "--service-account-max-token-expiration=59m",
+        "--service-account-max-token-expiration=-1h",
+        "--service-account-jwks-uri=http://keys",
+        "--service-account-jwks-uri=keys",
+    ] {
+        assert!(served(line).is_err(), "{line}");
     }
 }
 

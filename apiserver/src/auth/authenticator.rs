@@ -3,10 +3,12 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use revstore_host::net::ClientIdentity;
-use revstore_watch_cache::RequestError;
-use revstore_watch_cache::status::Status;
 
-use crate::auth::{ServiceAccounts, TokenFile, User};
+use crate::auth::{ServiceAccounts, TokenFile, User, check_objects};
+use crate::catalog::Catalog;
+
+/// The error of a token that is not one of this server.
+const INVALID: &str = "invalid bearer token";
 
 /// Finds the user of a request by its client certificate or its bearer token.
 #[derive(Debug)]
@@ -15,41 +17,90 @@ pub(crate) struct Authenticator {
     pub(crate) service_accounts: ServiceAccounts,
 }
 
-impl Authenticator {
-    /// Returns the user of a bearer token at `now`, the time in seconds since 1970.
-    pub(crate) fn user_of_token(&self, token: &str, now: i64) -> Option<User> {
-        let user = self.tokens.user(token).cloned();
-        let user = user.or_else(|| self.service_accounts.user(token, now));
-        user.map(User::authenticated)
-    }
+/// What a request brings to say whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credentials {
+    /// A user that is known by that.
+    User(User),
+    /// A bearer token.
+    Token(String),
+}
 
-    /// Returns the user of a request. `trusted` is whether the listener takes requests without credentials
-    /// for those of an administrator, and `now` the time in seconds since 1970.
-    ///
-    /// # Errors
-    /// 401 if the token is unknown.
-    pub(crate) fn authenticate(
-        &self,
+/// The user of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Authenticated {
+    pub(crate) user: User,
+    /// For which of the audiences that were asked for the token is.
+    pub(crate) audiences: Vec<String>,
+}
+
+impl Authenticator {
+    /// Returns the credentials of a request. `trusted` is whether the listener takes requests without credentials
+    /// for those of an administrator.
+    pub(crate) fn credentials(
         headers: &HeaderMap,
         client: &ClientIdentity,
         trusted: bool,
-        now: i64,
-    ) -> Result<User, RequestError> {
+    ) -> Credentials {
         if let Some(name) = client
             .common_name
             .as_deref()
             .filter(|name| !name.is_empty())
         {
             let user = User::new(name, client.organizations.iter().map(String::as_str));
-            return Ok(user.authenticated());
+            return Credentials::User(user.authenticated());
         }
         match bearer_token(headers) {
-            Some(token) => match self.user_of_token(&token, now) {
-                Some(user) => Ok(user),
-                None => Err(Status::unauthorized().into()),
+            Some(token) => Credentials::Token(token),
+            None if trusted => Credentials::User(User::administrator()),
+            None => Credentials::User(User::anonymous()),
+        }
+    }
+
+    /// Returns the user of a bearer token that is for one of the audiences, at `now`, the time in seconds since 1970.
+    /// The objects that a token of a service account names are looked up in the catalog.
+    ///
+    /// # Errors
+    /// Why there is no user.
+    pub(crate) async fn user_of_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        catalog: &Catalog,
+        is_remote: bool,
+        now: i64,
+    ) -> Result<Authenticated, String> {
+        let accounts = &self.service_accounts;
+        let common = |of: &[String]| -> Vec<String> {
+            let of = of.iter().filter(|audience| audiences.contains(audience));
+            of.cloned().collect()
+        };
+        if let Some(user) = self.tokens.user(token) {
+            // Tokens of the file are for this server.
+            let audiences = common(&accounts.audiences);
+            if !audiences.is_empty() {
+                let user = user.clone().authenticated();
+                return Ok(Authenticated { user, audiences });
+            }
+        }
+        let claims = accounts.verify(token, audiences, now);
+        let checked = match claims {
+            Ok(claims) => match check_objects(catalog, is_remote, &claims, now).await {
+                Ok(()) => Ok(claims),
+                Err(reason) => Err(Some(reason)),
             },
-            None if trusted => Ok(User::administrator()),
-            None => Ok(User::anonymous()),
+            Err(reason) => Err(reason),
+        };
+        match checked {
+            Ok(claims) => Ok(Authenticated {
+                user: claims.user().authenticated(),
+                audiences: common(match claims.audiences.as_slice() {
+                    [] => &accounts.audiences,
+                    audiences => audiences,
+                }),
+            }),
+            Err(None) => Err(INVALID.to_owned()),
+            Err(Some(reason)) => Err(format!("[{INVALID}, {reason}]")),
         }
     }
 }
@@ -77,33 +128,24 @@ mod tests {
 
     #[test]
     fn credentials_are_certificates_then_tokens() {
-        let tokens = TokenFile::parse("t,dev,1,devs").unwrap();
-        let service_accounts = ServiceAccounts::generate();
-        let authenticator = Authenticator {
-            tokens,
-            service_accounts,
-        };
         let mut certificate = ClientIdentity::default();
-        certificate.common_name = Some("admin".to_owned());
+        certificate.common_name = Some("root".to_owned());
         certificate.organizations = vec!["system:masters".to_owned()];
-        let (none, unknown) = (
-            ClientIdentity::default(),
-            headers(&[("authorization", "Bearer x")]),
-        );
-        let user = |headers: &HeaderMap, client: &ClientIdentity, trusted| {
-            let user = authenticator.authenticate(headers, client, trusted, 0);
-            user.map(|user| user.name).map_err(|error| error.code())
-        };
-        assert_eq!(user(&unknown, &certificate, false), Ok("admin".to_owned()));
-        assert_eq!(user(&unknown, &none, true), Err(401));
-        for (header, trusted, expected) in [
-            ("bearer t", false, "dev"),
-            ("Bearer", false, "system:anonymous"),
-            ("Basic YTpi", false, "system:anonymous"),
-            ("Basic YTpi", true, "admin"),
+        let none = ClientIdentity::default();
+        let token = |text: &str| Credentials::Token(text.to_owned());
+        let user = Credentials::User;
+        let root = User::new("root", ["system:masters", "system:authenticated"]);
+        for (header, client, trusted, expected) in [
+            ("Bearer x", &certificate, false, user(root)),
+            ("Bearer x", &none, true, token("x")),
+            ("bearer t", &none, false, token("t")),
+            ("Bearer", &none, false, user(User::anonymous())),
+            ("Basic YTpi", &none, false, user(User::anonymous())),
+            ("Basic YTpi", &none, true, user(User::administrator())),
         ] {
-            let found = user(&headers(&[("authorization", header)]), &none, trusted);
-            assert_eq!(found, Ok(expected.to_owned()), "{header}");
+            let headers = headers(&[("authorization", header)]);
+            let found = Authenticator::credentials(&headers, client, trusted);
+            assert_eq!(found, expected, "{header}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use revstore_host::config::{FlagSet, ForeignFlags, GoDuration};
+use revstore_host::config::{FlagSet, ForeignFlags, GoDuration, Repeated};
 use revstore_host::net::EndpointUrl;
 
 use super::Config;
@@ -87,6 +87,26 @@ revstore_host::flags! {
             "The admission plugins to turn on beside those that are on by default, comma-separated, in any order.";
         DISABLE_ADMISSION_PLUGINS: Vec<String> = "disable-admission-plugins", "",
             "The admission plugins to turn off that are on by default, comma-separated.";
+    }
+
+    "Tokens of service accounts" {
+        SERVICE_ACCOUNT_ISSUER: Repeated = "service-account-issuer", "",
+            "The issuer of tokens, the default is https://kubernetes.default.svc.cluster.local. Given again, the \
+             further ones are issuers whose tokens are accepted.";
+        SERVICE_ACCOUNT_SIGNING_KEY_FILE: Option<PathBuf> = "service-account-signing-key-file", "",
+            "The private key that signs tokens, in PEM: one of RSA, P-256 or P-384. Without it a new one is made at \
+             each start.";
+        SERVICE_ACCOUNT_KEY_FILE: Repeated = "service-account-key-file", "",
+            "The keys of the tokens that are accepted, in PEM: public or private keys, or certificates. Can be given \
+             again. Without it, the key that signs.";
+        API_AUDIENCES: Vec<String> = "api-audiences", "",
+            "Who tokens are for, comma-separated; the default are the issuers.";
+        SERVICE_ACCOUNT_MAX_TOKEN_EXPIRATION: GoDuration = "service-account-max-token-expiration", "0s",
+            "The longest lifetime of a token; 0 for no limit.";
+        SERVICE_ACCOUNT_EXTEND_TOKEN_EXPIRATION: bool = "service-account-extend-token-expiration", "true",
+            "Whether a token of a pod for 3607 seconds, as kubelets ask for it, lives for a year.";
+        SERVICE_ACCOUNT_JWKS_URI: String = "service-account-jwks-uri", "",
+            "The URL of the public keys in the document about the issuer, instead of that of this server.";
     }
 
     "Storage" {

@@ -2,6 +2,7 @@
 
 mod flags;
 mod kube_apiserver;
+mod service_accounts;
 mod storage;
 mod watch_cache;
 
@@ -16,7 +17,7 @@ use revstore_host::net::ListenUrl;
 
 use crate::admission::PluginNames;
 use crate::allocation::{AddressRange, ServiceRanges};
-use crate::auth::AuthorizationMode;
+use crate::auth::{AuthorizationMode, ServiceAccountOptions};
 use crate::webhook::WebhookRoute;
 
 pub use storage::EtcdServers;
@@ -79,6 +80,8 @@ pub struct Config {
     pub client_ca_file: Option<PathBuf>,
     /// The file of bearer tokens.
     pub token_auth_file: Option<PathBuf>,
+    /// The keys, issuers and audiences of the tokens of service accounts.
+    pub service_accounts: ServiceAccountOptions,
     /// Which requests are allowed.
     pub authorization_mode: AuthorizationMode,
     /// Which admission plugins are on.
@@ -230,6 +233,7 @@ impl Config {
             cert_dir: values.get(&flags::CERT_DIR),
             client_ca_file: values.get(&flags::CLIENT_CA_FILE),
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
+            service_accounts: service_accounts::options(values)?,
             authorization_mode: authorization_mode(values)?,
             admission_plugins: admission_plugins(values)?,
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),

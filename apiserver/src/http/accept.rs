@@ -107,23 +107,30 @@ impl Route {
     /// # Errors
     /// 406.
     fn check(self, accept: &str) -> Result<(), RequestError> {
-        let types = self.media_types();
-        let mut clauses = accept.split(',').take(CLAUSES_MAX);
-        let is_available = clauses.any(|clause| {
-            let media = clause.split(';').next().unwrap_or_default().trim();
-            media == "*/*" || types.contains(&media)
-        });
-        if is_available {
-            return Ok(());
-        }
-        let message = format!(
-            "406: Not Acceptable\n\nAvailable representations: {}",
-            types.join(", ")
-        );
-        Err(Status::failure(Reason::NotAcceptable, message)
-            .with_details(StatusDetails::default())
-            .into())
+        check_types(self.media_types(), accept)
     }
+}
+
+/// Checks that a client accepts one of some media types.
+///
+/// # Errors
+/// 406.
+fn check_types(types: &[&str], accept: &str) -> Result<(), RequestError> {
+    let mut clauses = accept.split(',').take(CLAUSES_MAX);
+    let is_available = clauses.any(|clause| {
+        let media = clause.split(';').next().unwrap_or_default().trim();
+        media == "*/*" || types.contains(&media)
+    });
+    if is_available {
+        return Ok(());
+    }
+    let message = format!(
+        "406: Not Acceptable\n\nAvailable representations: {}",
+        types.join(", ")
+    );
+    Err(Status::failure(Reason::NotAcceptable, message)
+        .with_details(StatusDetails::default())
+        .into())
 }
 
 impl Accepted {
@@ -204,6 +211,17 @@ impl Accepted {
             pretty: is_pretty(headers, query),
             ..Self::default()
         })
+    }
+
+    /// Checks that a client accepts the only media type of an endpoint.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn only(headers: &HeaderMap, media_type: &str) -> Result<(), RequestError> {
+        match text_of(headers) {
+            text if text.is_empty() => Ok(()),
+            text => check_types(&[media_type], &text),
+        }
     }
 
     /// Chooses the media type of an error: that of the client, or JSON.

@@ -65,6 +65,14 @@ impl Exchange {
         Accepted::json(&self.headers, &self.query)
     }
 
+    /// Checks that the client accepts a media type, of an endpoint that answers nothing else.
+    ///
+    /// # Errors
+    /// 406.
+    pub(crate) fn accepts(&self, media_type: &'static str) -> Result<(), RequestError> {
+        Accepted::only(&self.headers, media_type)
+    }
+
     /// Returns the text of a header, or an empty one.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);

@@ -17,7 +17,7 @@ use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
 use crate::admission::Chain;
-use crate::auth::{Authenticator, Authorizer, Impersonation, User};
+use crate::auth::{Authenticated, Authenticator, Authorizer, Credentials, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self};
@@ -111,7 +111,7 @@ impl Front {
         let mut is_initial_watch = false;
         let is_reading = ["get", "list", "head"].contains(&exchange.info.verb);
         let running = (exchange.info.verb != "watch").then(|| self.requests.start(!is_reading));
-        let answered = match self.admit(&mut exchange, client, trusted) {
+        let answered = match self.admit(&mut exchange, client, trusted).await {
             Ok(()) => {
                 if let Some(work) = limits::work(self, &exchange) {
                     is_initial_watch = work.is_initial_watch;
@@ -160,7 +160,7 @@ impl Front {
     ///
     /// # Errors
     /// 401 or 403.
-    fn admit(
+    async fn admit(
         &self,
         exchange: &mut Exchange,
         client: &ClientIdentity,
@@ -169,12 +169,16 @@ impl Front {
         if websocket::move_token(&mut exchange.headers).is_err() {
             return Err(Status::unauthorized().into());
         }
-        let user = self.authenticator.authenticate(
-            &exchange.headers,
-            client,
-            trusted,
-            self.lifetime(0).0.0,
-        )?;
+        let user = match Authenticator::credentials(&exchange.headers, client, trusted) {
+            Credentials::User(user) => user,
+            Credentials::Token(token) => {
+                let own = &self.authenticator.service_accounts.audiences;
+                match self.user_of_token(&token, own).await {
+                    Ok(authenticated) => authenticated.user,
+                    Err(_) => return Err(Status::unauthorized().into()),
+                }
+            }
+        };
         exchange.user = match Impersonation::of_headers(&exchange.headers) {
             Ok(None) => user,
             Ok(Some(other)) => {
@@ -185,6 +189,21 @@ impl Front {
         };
         self.authorizer
             .check(&exchange.user, exchange.info.attributes())
+    }
+
+    /// Returns the user of a bearer token that is for one of the audiences.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn user_of_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> Result<Authenticated, String> {
+        let (now, is_remote) = (self.lifetime(0).0.0, self.storage.engine.is_none());
+        self.authenticator
+            .user_of_token(token, audiences, &self.catalog, is_remote, now)
+            .await
     }
 
     /// Checks that a user may make requests in the name of another one.

@@ -1,13 +1,17 @@
 //! Paths that are not those of resources: health, version, discovery.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use http::StatusCode;
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, Method, StatusCode};
 use revstore_host::metrics::CONTENT_TYPE;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::status::Status;
+use serde_json::json;
 
-use crate::http::{Answer, Exchange, Front, method_not_allowed};
+use crate::auth::{CONFIGURATION_PATH, Documents, KEYS_PATH};
+use crate::http::{Accepted, Answer, Exchange, Front, method_not_allowed};
 use crate::metrics;
 use crate::version;
 use crate::{discovery, openapi};
@@ -22,6 +26,20 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
     let is_directory = path.len() > 1 && path.ends_with('/');
     let is_read = ["get", "head"].contains(&exchange.info.verb);
     match parts.as_slice() {
+        ["" | "index.html"] if path == "/" || path == "/index.html" => Ok(index(front)),
+        [".well-known", "openid-configuration"] => {
+            let text = documents(front).map(|documents| &documents.configuration);
+            openid(exchange, text, "application/json")
+        }
+        ["openid", "v1", "jwks"] => {
+            let text = documents(front).map(|documents| &documents.keys);
+            openid(exchange, text, KEYS_TYPE)
+        }
+        [".well-known", "openid-configuration", ..] | ["openid", "v1", "jwks", ..]
+            if documents(front).is_some() =>
+        {
+            Err(Status::unknown_resource().into())
+        }
         ["healthz" | "livez" | "readyz" | "metrics", ..] if is_directory => {
             Ok(Answer::page_not_found())
         }
@@ -47,17 +65,88 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
     }
 }
 
+/// The media type of a set of keys.
+const KEYS_TYPE: &str = "application/jwk-set+json";
+/// How long others may keep the documents about the issuer of tokens, as in kube-apiserver.
+const OPENID_CACHE_CONTROL: &str = "public, max-age=3600";
+
+fn documents(front: &Front) -> Option<&Documents> {
+    front.authenticator.service_accounts.documents.as_ref()
+}
+
+/// Answers with a document about the issuer of the tokens of service accounts.
+///
+/// # Errors
+/// 405; 406.
+fn openid(
+    exchange: &Exchange,
+    document: Option<&String>,
+    media_type: &'static str,
+) -> Result<Answer, RequestError> {
+    let Some(document) = document else {
+        return Ok(Answer::page_not_found());
+    };
+    if exchange.method != Method::GET {
+        return Err(method_not_allowed().into());
+    }
+    exchange.accepts(media_type)?;
+    let answer = Answer::new(StatusCode::OK, media_type, document.clone());
+    let cached = HeaderValue::from_static(OPENID_CACHE_CONTROL);
+    Ok(answer.header(CACHE_CONTROL, cached))
+}
+
+/// Answers with a list of the paths of the server, to all methods.
+fn index(front: &Front) -> Answer {
+    let mut paths: BTreeSet<String> = [
+        "/apis",
+        "/apis/",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .into();
+    if documents(front).is_some() {
+        paths.extend([CONFIGURATION_PATH, KEYS_PATH].map(str::to_owned));
+    }
+    for name in ["healthz", "livez", "readyz"] {
+        paths.insert(format!("/{name}"));
+        paths.extend(checks(name).map(|check| format!("/{name}/{check}")));
+    }
+    for (name, group) in front.catalog.groups().iter() {
+        let root = match name.as_str() {
+            "" => "/api".to_owned(),
+            name => format!("/apis/{name}"),
+        };
+        let versions = group.versions.iter();
+        paths.extend(versions.map(|version| format!("{root}/{}", version.name)));
+        paths.insert(root);
+    }
+    let accepted = Accepted {
+        pretty: true,
+        ..Accepted::default()
+    };
+    Answer::value(StatusCode::OK, accepted, &json!({"paths": paths}))
+}
+
 /// The checks of the health paths.
 const CHECKS: [&str; 2] = ["ping", "etcd"];
 /// The check of `/readyz` that fails while the server stops.
 const SHUTDOWN: &str = "shutdown";
 
+/// Returns the checks of a health path.
+fn checks(name: &str) -> impl Iterator<Item = &'static str> + use<> {
+    let shutdown = (name == "readyz").then_some(SHUTDOWN);
+    CHECKS.into_iter().chain(shutdown)
+}
+
 /// Answers a health path: the server answers at all, its store does, and, for `/readyz`, it does not stop, so that load
 /// balancers leave it before it is gone.
 async fn health(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
     let name = parts[0];
-    let shutdown = (name == "readyz").then_some(SHUTDOWN);
-    let checks: Vec<&str> = CHECKS.into_iter().chain(shutdown).collect();
+    let checks: Vec<&str> = checks(name).collect();
     let excluded: Vec<&str> = exchange.query.all("exclude").collect();
     let asked: Vec<&str> = match parts[1..] {
         [] => checks

@@ -22,7 +22,9 @@ use thiserror::Error;
 
 use crate::admission::Chain;
 use crate::auth::MASTERS;
-use crate::auth::{Authenticator, Authorizer, ServiceAccounts, TokenFile, TokenFileError, User};
+use crate::auth::{
+    Authenticator, Authorizer, KeyFileError, ServiceAccounts, TokenFile, TokenFileError, User,
+};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::http::{Front, Limits, Random};
@@ -64,6 +66,9 @@ pub enum StartError {
     /// The file of bearer tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokenFileError),
+    /// The keys of tokens of service accounts cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyFileError),
     /// A file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     File {
@@ -126,6 +131,7 @@ pub struct ApiServer {
 /// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
 /// | [`http`](Self::http), [`https`](Self::https) | free ports of the loopback interface |
 /// | [`authorization_mode`](Self::authorization_mode) | all requests are allowed |
+/// | [`service_accounts`](Self::service_accounts) | a new key, one issuer |
 /// | [`user`](Self::user), [`client_ca_file`](Self::client_ca_file) | only the administrator of the kubeconfig |
 /// | [`service_ranges`](Self::service_ranges) | 10.0.0.0/24 and the ports 30000-32767 |
 /// | [`load`](Self::load) | only the objects of a fresh server |
@@ -235,6 +241,8 @@ impl ApiServerBuilder {
 
         let ports = Ports::bind(&config, directory.path())?;
         let endpoints = ports.endpoints();
+        let service_accounts =
+            ServiceAccounts::open(&config.service_accounts, &ports.secure_endpoint())?;
         let kubeconfig =
             kubeconfig::text(&ports.secure_endpoint(), ports.authority(), &admin_token);
         let kubeconfig_path = match &config.kubeconfig_out {
@@ -259,7 +267,7 @@ impl ApiServerBuilder {
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens,
-                service_accounts: ServiceAccounts::generate(),
+                service_accounts,
             },
             authorizer,
             admission: Chain::new(&config.admission_plugins),

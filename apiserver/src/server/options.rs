@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::ApiServerBuilder;
 use crate::admission::PluginNames;
 use crate::allocation::ServiceRanges;
-use crate::auth::{AuthorizationMode, User};
+use crate::auth::{AuthorizationMode, ServiceAccountOptions, User};
 use crate::config::Chance;
 use crate::webhook::WebhookRoute;
 
@@ -43,6 +43,22 @@ impl ApiServerBuilder {
     /// ```
     pub fn admission_plugins(mut self, plugins: PluginNames) -> Self {
         self.config.admission_plugins = plugins;
+        self
+    }
+
+    /// Sets the keys, issuers and audiences of the tokens of service accounts.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// use revstore_apiserver::auth::ServiceAccountOptions;
+    /// let mut options = ServiceAccountOptions::default();
+    /// options.issuers = vec!["https://issuer.example.com".to_owned()];
+    /// let server = ApiServer::builder().service_accounts(options).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn service_accounts(mut self, options: ServiceAccountOptions) -> Self {
+        self.config.service_accounts = options;
         self
     }
 

@@ -73,7 +73,7 @@ pub(crate) async fn review(
                 let message = "token is required for TokenReview in authentication";
                 return Err(RequestError::BadRequest(message.to_owned()));
             }
-            token(front, &spec)
+            token(front, &spec).await
         }
         kind => {
             let message = format!("reviews of the kind {kind} are not served");
@@ -218,11 +218,21 @@ fn rules(front: &Front, user: &User, namespace: &str) -> Value {
     status
 }
 
-fn token(front: &Front, spec: &Value) -> Value {
+async fn token(front: &Front, spec: &Value) -> Value {
     let token = spec["token"].as_str().unwrap_or_default();
-    let (now, _) = front.lifetime(0).0;
-    match front.authenticator.user_of_token(token, now) {
-        Some(user) => json!({"authenticated": true, "user": user_info(&user)}),
-        None => json!({"authenticated": false, "error": "the token is unknown or has expired"}),
+    let asked = spec["audiences"].as_array().into_iter().flatten();
+    let mut audiences: Vec<String> = asked
+        .filter_map(|audience| audience.as_str().map(str::to_owned))
+        .collect();
+    if audiences.is_empty() {
+        audiences.clone_from(&front.authenticator.service_accounts.audiences);
+    }
+    match front.user_of_token(token, &audiences).await {
+        Ok(found) => json!({
+            "authenticated": true,
+            "user": user_info(&found.user),
+            "audiences": found.audiences,
+        }),
+        Err(error) => json!({"user": {}, "error": error}),
     }
 }

@@ -3,14 +3,16 @@
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
+use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::admission::{Admission, Operation};
 use crate::catalog::{Resource, Stored};
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target};
 use crate::verbs::body::read_plain;
 use crate::verbs::offer;
+use crate::verbs::read::decoded;
 use crate::verbs::subresource::current;
 
 /// The lifetime of a token that names none, in seconds.
@@ -18,12 +20,12 @@ const DEFAULT_SECONDS: i64 = 3600;
 /// The shortest and the longest lifetime of a token, in seconds.
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
-/// The objects to which a token can be bound.
-const BINDABLE: [(&str, &str, &str); 3] = [
-    ("v1", "Pod", "pods"),
-    ("v1", "Secret", "secrets"),
-    ("v1", "Node", "nodes"),
-];
+/// The kinds of the objects to which a token can be bound, with their resources.
+const BINDABLE: [(&str, &str); 3] = [("Pod", "pods"), ("Secret", "secrets"), ("Node", "nodes")];
+/// The lifetime that kubelets ask for, in seconds: by it kube-apiserver knows tokens of pods that it lets live longer.
+const KUBELET_SECONDS: i64 = 3607;
+/// The lifetime of such a token, in seconds.
+const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 /// Answers a `TokenRequest`.
 pub(crate) async fn token(
@@ -47,6 +49,7 @@ pub(crate) async fn token(
     let admitted = admission.admit_unstored(Operation::Create, &mut request);
     admitted.await?;
     let account = current(exchange, resource, stored, target).await?;
+    check_target(&request, target, &account)?;
     let spec = request.get("spec").cloned().unwrap_or_else(|| json!({}));
     let seconds = spec["expirationSeconds"]
         .as_i64()
@@ -62,28 +65,50 @@ pub(crate) async fn token(
         return Err(Status::invalid(&kind, "", vec![cause]).into());
     }
     let bound = spec.get("boundObjectRef").filter(|bound| !bound.is_null());
-    if let Some(bound) = bound {
-        check_bound(front, target, bound).await?;
-    }
-    let audiences = match spec.get("audiences").and_then(Value::as_array) {
-        Some(audiences) if !audiences.is_empty() => json!(audiences),
-        _ => json!([front.authenticator.service_accounts.issuer]),
+    let bound_claims = match bound {
+        Some(bound) => bound_claims(front, target, bound).await?,
+        None => Map::new(),
     };
-    let uid = account["metadata"]["uid"].as_str().unwrap_or_default();
+    let accounts = &front.authenticator.service_accounts;
+    let audiences: Vec<String> = match spec.get("audiences").and_then(Value::as_array) {
+        Some(audiences) if !audiences.is_empty() => {
+            let audiences = audiences.iter().filter_map(Value::as_str);
+            audiences.map(str::to_owned).collect()
+        }
+        _ => accounts.audiences.clone(),
+    };
+    let seconds = match accounts.max_seconds {
+        Some(max) if seconds > max => {
+            exchange.warn(format!(
+                "requested expiration of {seconds} seconds shortened to {max} seconds"
+            ));
+            max
+        }
+        _ => seconds,
+    };
+    let uid = &account["metadata"]["uid"];
+    let mut private = bound_claims;
+    private.insert("namespace".to_owned(), target.namespace.as_str().into());
+    let account = json!({"name": target.name, "uid": uid});
+    private.insert("serviceaccount".to_owned(), account);
     let (issued, expires) = front.lifetime(seconds);
+    let mut end = expires.0;
+    let is_own = audiences.iter().all(|it| accounts.audiences.contains(it));
+    if accounts.extends && private.contains_key("pod") && seconds == KUBELET_SECONDS && is_own {
+        private.insert("warnafter".to_owned(), end.into());
+        end = front.lifetime(EXTENDED_SECONDS).1.0;
+    }
     let claims = json!({
-        "iss": front.authenticator.service_accounts.issuer,
+        "iss": accounts.issuer(),
         "sub": format!("system:serviceaccount:{}:{}", target.namespace, target.name),
         "aud": audiences,
         "iat": issued.0,
         "nbf": issued.0,
-        "exp": expires.0,
-        "kubernetes.io": {
-            "namespace": target.namespace,
-            "serviceaccount": {"name": target.name, "uid": uid},
-        },
+        "exp": end,
+        "jti": new_id(),
+        "kubernetes.io": private,
     });
-    let signed = front.authenticator.service_accounts.sign(&claims);
+    let signed = accounts.sign(&claims);
     let value = json!({
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
@@ -103,36 +128,127 @@ pub(crate) async fn token(
     Ok(Answer::value(CREATED, accepted, &value))
 }
 
-/// Checks that the object to which a token is bound exists.
-async fn check_bound(front: &Front, target: &Target, bound: &Value) -> Result<(), RequestError> {
-    let (version, kind) = (&bound["apiVersion"], &bound["kind"]);
-    let known = BINDABLE
-        .iter()
-        .find(|(known, bindable, _)| version == known && kind == bindable);
-    let Some((version, _, plural)) = known else {
-        let (group, version) = version
-            .as_str()
-            .and_then(|version| version.split_once('/'))
-            .unwrap_or(("", version.as_str().unwrap_or_default()));
+/// Returns a random UUID, the name of a token.
+fn new_id() -> String {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    let number = u128::from_be_bytes(bytes);
+    // The version and the variant of random UUIDs.
+    let number = number & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{number:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+/// Checks that a request is for the service account at its path.
+fn check_target(
+    request: &JsonObject,
+    target: &Target,
+    account: &JsonObject,
+) -> Result<(), RequestError> {
+    let kind = ResourceName::new("authentication.k8s.io", "TokenRequest");
+    let metadata = request.get("metadata").unwrap_or(&Value::Null);
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+    let name = text("name");
+    if !name.is_empty() && name != target.name {
+        let detail = "must match the service account name if specified";
+        let cause = StatusCause::invalid("metadata.name", name, detail);
+        return Err(Status::invalid(&kind, &target.name, vec![cause]).into());
+    }
+    let namespace = text("namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(RequestError::BadRequest(message.to_owned()));
+    }
+    let (uid, known) = (text("uid"), account["metadata"]["uid"].as_str());
+    let known = known.unwrap_or_default();
+    if !uid.is_empty() && uid != known {
+        let reason = format!(
+            "the UID in the token request ({uid}) does not match the UID of the service account ({known})"
+        );
+        return Err(Status::conflict(&kind, &target.name, &reason).into());
+    }
+    Ok(())
+}
+
+/// Returns the claims about the object to which a token is bound, which must exist.
+async fn bound_claims(
+    front: &Front,
+    target: &Target,
+    bound: &Value,
+) -> Result<JsonObject, RequestError> {
+    let version = bound["apiVersion"].as_str().unwrap_or_default();
+    let kind = bound["kind"].as_str().unwrap_or_default();
+    let known = BINDABLE.iter().find(|(bindable, _)| kind == *bindable);
+    let Some((_, plural)) = known.filter(|_| !version.contains('/')) else {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
         return Err(RequestError::BadRequest(format!(
-            "cannot bind token to object of type {group}/{version}, Kind={}",
-            kind.as_str().unwrap_or_default()
+            "cannot bind token to object of type {group}/{version}, Kind={kind}"
         )));
     };
     let name = bound["name"].as_str().unwrap_or_default();
-    let Ok(resource) = front.catalog.find("", version, plural) else {
-        return Ok(());
+    let Some(object) = find(front, target, plural, name).await? else {
+        return Err(Status::not_found(&ResourceName::new("", *plural), name).into());
     };
-    let Some(stored) = &resource.stored else {
-        return Ok(());
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    let mut claims = JsonObject::new();
+    if kind == "Pod" {
+        let spec = &object["spec"];
+        if spec["serviceAccountName"] != target.name.as_str() {
+            return Err(RequestError::BadRequest(format!(
+                "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                target.name
+            )));
+        }
+        let node = spec["nodeName"].as_str().unwrap_or_default();
+        if !node.is_empty() {
+            let mut claim = json!({"name": node});
+            if let Some(found) = find(front, target, "nodes", node).await? {
+                claim["uid"] = found["metadata"]["uid"].clone();
+            }
+            claims.insert("node".to_owned(), claim);
+        }
+    }
+    let asked = bound["uid"].as_str().unwrap_or_default();
+    if !asked.is_empty() && asked != uid {
+        let reason = format!(
+            "the UID in the bound object reference ({asked}) does not match the UID in record. The object might have \
+             been deleted and then recreated"
+        );
+        return Err(Status::conflict(&ResourceName::new("", kind), name, &reason).into());
+    }
+    let claim = json!({"name": name, "uid": uid});
+    claims.insert(kind.to_ascii_lowercase(), claim);
+    Ok(claims)
+}
+
+/// Returns an object of the core group, which is in the namespace of the service account if it is in any.
+async fn find(
+    front: &Front,
+    target: &Target,
+    plural: &str,
+    name: &str,
+) -> Result<Option<JsonObject>, RequestError> {
+    let Ok(resource) = front.catalog.find("", "v1", plural) else {
+        return Ok(None);
+    };
+    let Some(stored) = resource.stored.as_deref().filter(|_| !name.is_empty()) else {
+        return Ok(None);
     };
     let reference = if resource.namespaced {
         ObjectRef::namespaced(&*target.namespace, name)
     } else {
         ObjectRef::cluster(name)
     };
-    match stored.cache.get(&reference, &GetOptions::default()).await? {
-        Some(_) => Ok(()),
-        None => Err(Status::not_found(&resource.names.resource_name(), name).into()),
-    }
+    let found = stored.cache.get(&reference, &GetOptions::default()).await?;
+    found
+        .map(|object| decoded(&resource, stored, &object))
+        .transpose()
 }

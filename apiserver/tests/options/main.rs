@@ -6,5 +6,6 @@ mod event_ttl;
 #[path = "../client/exchange.rs"]
 mod exchange;
 mod load;
+mod service_accounts;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;

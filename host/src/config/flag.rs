@@ -74,6 +74,8 @@ pub enum ValueKind {
     Urls,
     /// A list of names. In a file, an empty list does not replace another value.
     Names,
+    /// Texts, one on a line. A flag that is given again adds one.
+    Repeated,
     /// Any other form.
     Text,
 }
@@ -172,6 +174,10 @@ pub(super) fn quoted(values: &[&str]) -> String {
     values.collect::<Vec<_>>().join(" or ")
 }
 
+/// The values of a flag that can be given several times, in their order. In a variable or a file they are lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repeated(pub Vec<String>);
+
 /// Implements [`FlagValue`] for types with their kinds and parsers.
 macro_rules! flag_value {
     ($($type:ty, $kind:ident, $parse:expr;)*) => {$(
@@ -196,6 +202,10 @@ flag_value! {
     // An empty text is no path.
     Option<PathBuf>, Path, |text: &str| Ok((!text.is_empty()).then(|| text.into()));
     Vec<String>, Text, |text| Ok(value::parts(text).map(str::to_owned).collect());
+    Repeated, Repeated, |text: &str| match text {
+        "" => Ok(Self::default()),
+        text => Ok(Self(text.lines().map(str::to_owned).collect())),
+    };
     Vec<EndpointUrl>, Urls, |text: &str| match text {
         "" => Ok(Self::new()),
         text => Ok(EndpointUrl::parse_list(text)?),

@@ -214,9 +214,16 @@ impl Values {
         Ok(())
     }
 
-    /// Checks and stores a value. The last of several values counts.
+    /// Checks and stores a value. The last of several values counts, but for [`ValueKind::Repeated`].
     pub(super) fn set(&mut self, flag: &Declaration, text: &str) -> Result<(), ConfigError> {
         (flag.check)(flag, text)?;
+        if flag.kind == ValueKind::Repeated
+            && let Some(stored) = self.texts.get_mut(flag.name)
+        {
+            stored.push('\n');
+            stored.push_str(text);
+            return Ok(());
+        }
         let stored = self
             .texts
             .entry(flag.name)
