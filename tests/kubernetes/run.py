@@ -7,8 +7,8 @@ usage: run.py BINARY            plays all scenarios that are not in pending.txt:
        run.py BINARY --etcd ETCD [--pending | ID...]
                                 stores the objects in an etcd, which it starts, or in another server of etcd's API
 
-Without arguments, it also compares decisions about requests (authorization.py) and the answers to hostile ones
-(hostile.py).
+Without arguments, it also compares decisions about requests (authorization.py), the answers to hostile ones
+(hostile.py) and those of admission policies (policies.py).
 
 Starts the server on a free port.
 """
@@ -94,7 +94,8 @@ def main():
             output, results = play(ready[2], compact, played)
             others = []
             if not sys.argv[2:]:
-                for program in (["authorization.py", ready[2], "testtoken"], ["hostile.py", ready[2]]):
+                token = "testtoken"
+                for program in (["authorization.py", ready[2], token], ["hostile.py", ready[2]], ["policies.py", ready[2], token]):
                     command = [sys.executable, os.path.join(HERE, program[0]), *program[1:]]
                     others.append(subprocess.run(command, timeout=TIME_LIMIT).returncode)
         finally:

@@ -2,6 +2,7 @@
 
 use crate::admission::Plugin;
 use crate::admission::namespace_lifecycle::NamespaceLifecycle;
+use crate::policy::{MutatingPolicies, ValidatingPolicies};
 
 /// A plugin of kube-apiserver 1.36.
 struct Known {
@@ -72,9 +73,13 @@ const PLUGINS: &[Known] = &[
     absent_default("NodeDeclaredFeatureValidator"),
     absent_default("JobValidation"),
     absent_default("PodResizeValidator"),
-    absent_default("MutatingAdmissionPolicy"),
+    default("MutatingAdmissionPolicy", || {
+        Box::new(MutatingPolicies::new())
+    }),
     absent_default("MutatingAdmissionWebhook"),
-    absent_default("ValidatingAdmissionPolicy"),
+    default("ValidatingAdmissionPolicy", || {
+        Box::new(ValidatingPolicies::new())
+    }),
     absent_default("ValidatingAdmissionWebhook"),
     absent_default("ResourceQuota"),
     absent("AlwaysDeny"),

@@ -19,7 +19,7 @@ use crate::catalog::{
 };
 use crate::custom::definition;
 use crate::decode;
-use crate::managed_fields::{KindsSchema, ReplicaPaths, zero_object};
+use crate::managed_fields::{KindsSchema, ReplicaPaths, merge_granular, zero_object};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;
@@ -286,6 +286,10 @@ impl Rules for BuiltinRules {
         let ty = self.resource.object();
         let schema = KindsSchema::new(ty);
         apply((live, &zero_object(ty)), config, schema, write, force)
+    }
+
+    fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String> {
+        merge_granular(object, config, KindsSchema::new(self.resource.object()))
     }
 
     fn reset_fields(&self, subresource: &str) -> FieldSet {

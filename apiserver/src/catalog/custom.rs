@@ -13,7 +13,7 @@ use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subre
 use crate::custom::conversion::{Converter, ConvertingStorage};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
-use crate::managed_fields::{CustomSchema, ReplicaPaths};
+use crate::managed_fields::{CustomSchema, ReplicaPaths, merge_granular};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
 use crate::webhook::Clients;
@@ -254,6 +254,11 @@ impl Rules for CustomRules {
             ["apiVersion", "kind"].map(|name| (name.to_owned(), config.get(name).cloned().into())),
         );
         apply((live, &empty), config, schema, write, force)
+    }
+
+    fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String> {
+        let schema = CustomSchema::new(self.resource.version().schema.as_ref());
+        merge_granular(object, config, schema)
     }
 
     fn reset_fields(&self, subresource: &str) -> FieldSet {

@@ -149,6 +149,13 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
         force: bool,
     ) -> Result<JsonObject, ApplyError>;
 
+    /// Returns an object with the fields of a configuration, without owners. Lists and objects that are one field
+    /// cannot be in it.
+    ///
+    /// # Errors
+    /// Why the configuration does not fit.
+    fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String>;
+
     /// Returns the fields that writes to a subresource, or to the object, do not change.
     fn reset_fields(&self, subresource: &str) -> FieldSet;
 

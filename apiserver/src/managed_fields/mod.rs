@@ -3,9 +3,11 @@
 #[cfg(test)]
 mod apply_tests;
 mod custom_schema;
+mod granular;
 mod kinds_schema;
 mod scale;
 
 pub use custom_schema::CustomSchema;
+pub(crate) use granular::merge_granular;
 pub use kinds_schema::{KindsSchema, zero_object};
 pub use scale::{ReplicaPaths, entries_of_scale, entries_with_scale};

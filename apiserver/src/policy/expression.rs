@@ -18,6 +18,15 @@ pub(crate) enum Refusal {
     Internal(String),
 }
 
+impl Refusal {
+    /// Returns the reason.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Invalid(text) | Self::Internal(text) => text,
+        }
+    }
+}
+
 /// What an expression is for, which decides what it can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {

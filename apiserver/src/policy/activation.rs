@@ -1,0 +1,356 @@
+//! The evaluation of expressions for one request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use revstore_cel::{
+    AccessAttributes, AccessDecision, Activation, Authorizer as Asked, CALL_COST_MAX, Evaluation,
+    EvaluationError, Program, Value,
+};
+use revstore_watch_cache::registry::JsonObject;
+use serde_json::{Value as Json, json};
+
+use super::constraints::{Matched, Subject, has_own_kind};
+use super::definition::{Expression, Variables};
+use crate::auth::{Attributes as Access, Authorizer, User};
+
+/// The maximum cost of all expressions of a policy, for one binding, one parameter and one request.
+pub(crate) const POLICY_COST_MAX: u64 = 10_000_000;
+/// The cost after which other tasks have a turn.
+const TURN_COST: u64 = 50_000;
+/// The maximum size of the stack that variables use which refer to each other, in bytes. An expression that needs more
+/// fails.
+const STACK_BYTES_MAX: usize = 256 * 1024;
+
+/// The error of expressions that together cost too much.
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// What expressions see of a request, as the object of one version.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    object: Value,
+    old: Value,
+    request: Value,
+    namespace: Value,
+    authorizer: Value,
+    resource_authorizer: Value,
+}
+
+impl Scene {
+    /// Returns what expressions see. `namespace` is that of the object.
+    pub(crate) fn new(
+        subject: &Subject<'_>,
+        matched: &Matched,
+        object: Option<&JsonObject>,
+        namespace: Option<&JsonObject>,
+    ) -> Self {
+        let request = subject.request;
+        let value = |object: Option<&JsonObject>| {
+            object.map_or(Value::Null, |object| {
+                let converted = matched.convert(request, object);
+                Value::map(
+                    converted
+                        .iter()
+                        .map(|(name, value)| (name.as_str(), Value::from_json(value))),
+                )
+            })
+        };
+        let asked: Arc<dyn Asked> = Arc::new(AccessOf {
+            authorizer: request.front.authorizer.clone(),
+            user: request.user().clone(),
+        });
+        let user = &request.user().name;
+        let mut access = AccessAttributes::default();
+        access.user.clone_from(user);
+        access.group.clone_from(&request.resource.names.group);
+        access.resource.clone_from(&request.resource.names.plural);
+        request.subresource.clone_into(&mut access.subresource);
+        access.namespace = subject.namespace_name().into_owned();
+        access.name = request.name.to_string();
+        Self {
+            object: value(object),
+            old: value(request.old),
+            request: Value::from_json(&request_json(subject, matched)),
+            namespace: namespace.map_or(Value::Null, |object| {
+                Value::map(
+                    object
+                        .iter()
+                        .map(|(name, value)| (name.as_str(), Value::from_json(value))),
+                )
+            }),
+            authorizer: Value::authorizer(asked.clone(), user),
+            resource_authorizer: Value::resource_check(asked, access),
+        }
+    }
+
+    /// Replaces the object, which is of the version of the scene.
+    pub(crate) fn set_object(&mut self, object: &JsonObject) {
+        self.object = Value::map(
+            object
+                .iter()
+                .map(|(name, value)| (name.as_str(), Value::from_json(value))),
+        );
+    }
+}
+
+/// Returns the variable `request`.
+fn request_json(subject: &Subject<'_>, matched: &Matched) -> Json {
+    let request = subject.request;
+    let user = request.user();
+    let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let resource = |names: &crate::catalog::Names| json!({"group": names.group, "version": names.version, "resource": names.plural});
+    let own = &request.kind;
+    let as_matched = &matched.resource(request).names;
+    let matched_kind = if has_own_kind(request) {
+        kind(&as_matched.group, &as_matched.version, &as_matched.kind)
+    } else {
+        kind(own.group, own.version, own.kind)
+    };
+    let mut value = json!({
+        "uid": "",
+        "kind": matched_kind,
+        "resource": resource(as_matched),
+        "requestKind": kind(own.group, own.version, own.kind),
+        "requestResource": resource(&request.resource.names),
+        "operation": request.operation.name(),
+        "userInfo": {},
+        "dryRun": request.dry_run,
+        "options": request.options(),
+    });
+    let namespace = subject.namespace_name();
+    for (name, text) in [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", &*request.name),
+        ("namespace", &*namespace),
+    ] {
+        if !text.is_empty() {
+            value[name] = text.into();
+        }
+    }
+    let info = &mut value["userInfo"];
+    for (name, text) in [("username", &user.name), ("uid", &user.uid)] {
+        if !text.is_empty() {
+            info[name] = text.as_str().into();
+        }
+    }
+    if !user.groups.is_empty() {
+        info["groups"] = json!(user.groups);
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().cloned();
+        info["extra"] = extra
+            .map(|(name, values)| (name, json!(values)))
+            .collect::<JsonObject>()
+            .into();
+    }
+    value
+}
+
+/// What the user of a request may do.
+#[derive(Debug)]
+struct AccessOf {
+    authorizer: Authorizer,
+    user: User,
+}
+
+impl Asked for AccessOf {
+    fn check(&self, access: &AccessAttributes) -> AccessDecision {
+        let account;
+        let user = if access.is_service_account {
+            let namespace = access.user.split(':').nth(2).unwrap_or_default();
+            let groups = [
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ];
+            account = User::new(&*access.user, groups);
+            &account
+        } else {
+            &self.user
+        };
+        let asked = match &access.path {
+            Some(path) => Access::Path {
+                verb: &access.verb,
+                path,
+            },
+            None => Access::Resource {
+                verb: &access.verb,
+                group: &access.group,
+                namespace: &access.namespace,
+                resource: &access.resource,
+                subresource: &access.subresource,
+                name: &access.name,
+            },
+        };
+        let found = self.authorizer.decide(user, asked);
+        AccessDecision {
+            allowed: found.allowed,
+            reason: found.reason,
+            error: None,
+        }
+    }
+}
+
+/// The values of variables for some expressions, which are evaluated one after another. Variables of the policy are
+/// evaluated once, when they are used.
+#[derive(Debug)]
+pub(crate) struct Bindings<'a> {
+    scene: &'a Scene,
+    variables: &'a Variables,
+    params: Option<&'a Value>,
+    has_authorizer: bool,
+    has_namespace: bool,
+    computed: RefCell<HashMap<String, Result<Value, EvaluationError>>>,
+    /// The cost of variables that is not yet accounted for, and its maximum.
+    composed: Cell<u64>,
+    composed_max: Cell<u64>,
+    /// Where the stack began.
+    stack: Cell<usize>,
+    /// The cost since other tasks had a turn.
+    turn: u64,
+}
+
+impl<'a> Bindings<'a> {
+    pub(crate) fn new(
+        scene: &'a Scene,
+        variables: &'a Variables,
+        params: Option<&'a Value>,
+        has_authorizer: bool,
+    ) -> Self {
+        Self {
+            scene,
+            variables,
+            params,
+            has_authorizer,
+            has_namespace: true,
+            computed: RefCell::default(),
+            composed: Cell::new(0),
+            composed_max: Cell::new(0),
+            stack: Cell::new(0),
+            turn: 0,
+        }
+    }
+
+    /// Leaves the namespace out.
+    pub(crate) fn without_namespace(mut self) -> Self {
+        self.has_namespace = false;
+        self
+    }
+
+    /// Evaluates an expression. The inner error is that of the expression.
+    ///
+    /// # Errors
+    /// The budget is exhausted.
+    pub(crate) async fn evaluate(
+        &mut self,
+        expression: &Expression,
+        budget: &mut u64,
+    ) -> Result<Result<Value, String>, String> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(refusal) => {
+                let reason = refusal.clone().into_text();
+                return Ok(Err(format!("compilation error: {reason}")));
+            }
+        };
+        self.composed.set(0);
+        self.composed_max.set(*budget);
+        let evaluation = self.begin(program);
+        let cost = self.composed.get().saturating_add(evaluation.cost);
+        self.turn = self.turn.saturating_add(cost);
+        if self.turn > TURN_COST {
+            self.turn = 0;
+            tokio::task::yield_now().await;
+        }
+        *budget = budget
+            .checked_sub(cost)
+            .ok_or_else(|| OUT_OF_BUDGET.to_owned())?;
+        Ok(evaluation.result.map_err(|error| {
+            format!(
+                "expression '{}' resulted in error: {error}",
+                expression.source
+            )
+        }))
+    }
+
+    /// Evaluates a program, and remembers where the stack begins, which a task has not.
+    fn begin(&self, program: &Program) -> Evaluation {
+        self.stack.set(stack_address());
+        program.evaluate_in(self, CALL_COST_MAX)
+    }
+
+    /// Evaluates a variable of the policy.
+    fn compute(&self, name: &str) -> Option<Result<Value, EvaluationError>> {
+        let (_, expression) = self.variables.0.iter().rfind(|(own, _)| own == name)?;
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(refusal) => {
+                let reason = refusal.clone().into_text();
+                return Some(Err(EvaluationError::Failed(format!(
+                    "composited variable \"{name}\" fails to compile: {reason}"
+                ))));
+            }
+        };
+        let failed = |reason: &str| {
+            EvaluationError::Failed(format!(
+                "composited variable \"{name}\" fails to evaluate: {reason}"
+            ))
+        };
+        if self.stack.get().abs_diff(stack_address()) > STACK_BYTES_MAX {
+            return Some(Err(failed("too many variables refer to each other")));
+        }
+        let evaluation = program.evaluate_in(self, CALL_COST_MAX);
+        let composed = self.composed.get().saturating_add(evaluation.cost);
+        self.composed.set(composed);
+        if composed > self.composed_max.get() {
+            return Some(Err(EvaluationError::CostLimit));
+        }
+        Some(
+            evaluation
+                .result
+                .map_err(|error| failed(&error.to_string())),
+        )
+    }
+}
+
+/// Returns about where the stack ends.
+fn stack_address() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&here)).addr()
+}
+
+impl Activation for Bindings<'_> {
+    fn variable(&self, name: &str) -> Option<Value> {
+        let scene = self.scene;
+        Some(match name {
+            "object" => scene.object.clone(),
+            "oldObject" => scene.old.clone(),
+            "request" => scene.request.clone(),
+            "namespaceObject" if self.has_namespace => scene.namespace.clone(),
+            "namespaceObject" => Value::Null,
+            "params" => self.params.cloned().unwrap_or(Value::Null),
+            "variables" => Value::map([("", Value::Null); 0]),
+            "authorizer" if self.has_authorizer => scene.authorizer.clone(),
+            "authorizer.requestResource" if self.has_authorizer => {
+                scene.resource_authorizer.clone()
+            }
+            _ => return None,
+        })
+    }
+
+    fn field(&self, variable: &str, field: &str) -> Option<Result<Value, EvaluationError>> {
+        if variable != "variables" {
+            return None;
+        }
+        if let Some(known) = self.computed.borrow().get(field) {
+            return Some(known.clone());
+        }
+        let value = self.compute(field)?;
+        let mut computed = self.computed.borrow_mut();
+        computed.insert(field.to_owned(), value.clone());
+        Some(value)
+    }
+}

@@ -1,0 +1,284 @@
+//! Admission policies: what a client of them could be surprised by. `tests/kubernetes/policies.py` compares answers with
+//! those of kube-apiserver.
+
+#[path = "client/exchange.rs"]
+mod exchange;
+
+use std::thread;
+
+use exchange::exchange;
+use revstore_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const GROUP: &str = "admissionregistration.k8s.io/v1";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
+    let fields = "Content-Type: application/json\r\n";
+    exchange(server.endpoint(), method, path, fields, body)
+}
+
+fn path(plural: &str) -> String {
+    format!("/apis/{GROUP}/{plural}")
+}
+
+fn rule(resources: &str) -> Value {
+    json!({"resourceRules": [{
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": [resources],
+    }]})
+}
+
+/// Creates a policy with its binding. Returns the statuses of the answers.
+fn bind(server: &ApiServer, kind: &str, name: &str, spec: &Value, binding: &Value) -> [u16; 2] {
+    let create = |suffix: &str, plural: &str, spec: &Value| {
+        let body = json!({
+            "apiVersion": GROUP, "kind": format!("{kind}AdmissionPolicy{suffix}"),
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let plural = format!("{}admission{plural}", kind.to_lowercase());
+        send(server, "POST", &path(&plural), &body.to_string()).0
+    };
+    let mut full = json!({"policyName": name});
+    if kind == "Validating" {
+        full["validationActions"] = json!(["Deny"]);
+    }
+    for (name, value) in binding.as_object().into_iter().flatten() {
+        full[name] = value.clone();
+    }
+    [
+        create("", "policies", spec),
+        create("Binding", "policybindings", &full),
+    ]
+}
+
+fn validate(server: &ApiServer, name: &str, resources: &str, expression: &str) {
+    let spec = json!({
+        "matchConstraints": rule(resources), "validations": [{"expression": expression}],
+    });
+    let statuses = bind(server, "Validating", name, &spec, &json!({}));
+    assert_eq!(statuses, [201, 201], "{name}");
+}
+
+fn map(name: &str) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
+        .to_string()
+}
+
+fn data(body: &str) -> Value {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    value["data"].clone()
+}
+
+#[test]
+fn a_policy_applies_to_the_next_request() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    for round in 0..10 {
+        let name = format!("p{round}");
+        assert_eq!(send(&server, "POST", MAPS, &map(&name)).0, 201);
+        validate(&server, "p", "configmaps", "oldObject != null");
+        let (status, body) = send(&server, "POST", MAPS, &map("other"));
+        assert_eq!(status, 422, "{body}");
+        assert!(
+            body.contains("'p' with binding 'p' denied request"),
+            "{body}"
+        );
+        let one = format!("{}/p", path("validatingadmissionpolicybindings"));
+        assert_eq!(send(&server, "DELETE", &one, "").0, 200);
+        assert_eq!(
+            send(&server, "DELETE", &format!("{MAPS}/{name}"), "").0,
+            200
+        );
+        let one = format!("{}/p", path("validatingadmissionpolicies"));
+        assert_eq!(send(&server, "DELETE", &one, "").0, 200);
+    }
+    Ok(())
+}
+
+#[test]
+fn policies_do_not_protect_themselves() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    validate(&server, "all", "*/*", "false");
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 422);
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {
+        "nonResourceAttributes": {"path": "/", "verb": "get"},
+    }});
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(send(&server, "POST", reviews, &review.to_string()).0, 201);
+    let all = path("validatingadmissionpolicies");
+    assert_eq!(send(&server, "DELETE", &format!("{all}/all"), "").0, 200);
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 201);
+    Ok(())
+}
+
+#[test]
+fn one_of_a_thousand_policies_refuses() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    for index in 0..1_000 {
+        let expression = format!("object.metadata.name != 'a{index}'");
+        validate(&server, &format!("p{index}"), "configmaps", &expression);
+    }
+    assert_eq!(send(&server, "POST", MAPS, &map("b")).0, 201);
+    let (status, body) = send(&server, "POST", MAPS, &map("a567"));
+    assert_eq!(status, 422, "{body}");
+    assert!(body.contains("'p567' with binding 'p567'"), "{body}");
+    Ok(())
+}
+
+#[test]
+fn variables_that_need_too_much_fail() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let variables = |count: usize| -> Vec<Value> {
+        let first = json!({"name": "v0", "expression": "1"});
+        let others = (1..count).map(|index| {
+            let expression = format!("variables.v{} + 1", index - 1);
+            json!({"name": format!("v{index}"), "expression": expression})
+        });
+        std::iter::once(first).chain(others).collect()
+    };
+    for (name, count, status) in [("few", 16, 201), ("many", 3_000, 422)] {
+        let spec = json!({
+            "matchConstraints": rule("configmaps"), "variables": variables(count),
+            "validations": [{"expression": format!("variables.v{} > 0", count - 1)}],
+        });
+        assert_eq!(
+            bind(&server, "Validating", name, &spec, &json!({})),
+            [201, 201]
+        );
+        let (found, body) = send(&server, "POST", MAPS, &map(name));
+        assert_eq!(found, status, "{body}");
+    }
+    // All of the budget is for one binding: the policy ends, and the server goes on.
+    let round = "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, \
+                 [0,1,2,3,4,5,6,7,8,9].all(d, [0,1,2,3,4].all(e, a + b + c + d + e < 99)))))";
+    let variables: Vec<_> = (0..100)
+        .map(|index| json!({"name": format!("v{index}"), "expression": round}))
+        .collect();
+    let all: Vec<_> = (0..100)
+        .map(|index| format!("variables.v{index}"))
+        .collect();
+    let spec = json!({
+        "matchConstraints": rule("secrets"), "variables": variables,
+        "validations": [{"expression": all.join(" && ")}],
+    });
+    assert_eq!(
+        bind(&server, "Validating", "costly", &spec, &json!({})),
+        [201, 201]
+    );
+    let secret = map("a")
+        .replace("ConfigMap", "Secret")
+        .replace(r#":"v""#, r#":"dg==""#);
+    let (status, body) = send(
+        &server,
+        "POST",
+        &MAPS.replace("configmaps", "secrets"),
+        &secret,
+    );
+    assert_eq!(status, 422);
+    assert!(body.contains("running out of cost budget"), "{body}");
+    Ok(())
+}
+
+#[test]
+fn policies_come_and_go_while_requests_run() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    thread::scope(|scope| {
+        for writer in 0..3 {
+            let server = &server;
+            scope.spawn(move || {
+                for index in 0..60 {
+                    let (status, body) =
+                        send(server, "POST", MAPS, &map(&format!("w{writer}-{index}")));
+                    assert!([201, 422].contains(&status), "{status} {body}");
+                }
+            });
+        }
+        for _ in 0..20 {
+            validate(&server, "p", "configmaps", "false");
+            for plural in ["policybindings", "policies"] {
+                let one = format!("{}/p", path(&format!("validatingadmission{plural}")));
+                assert_eq!(send(&server, "DELETE", &one, "").0, 200);
+            }
+        }
+    });
+    assert_eq!(send(&server, "POST", MAPS, &map("last")).0, 201);
+    Ok(())
+}
+
+#[test]
+fn mutations_that_undo_each_other_end() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    for (name, value, other) in [("one", "a", "b"), ("two", "b", "a")] {
+        let expression = format!(
+            "[JSONPatch{{op: 'add', path: '/data/{name}', value: '{name}' in object.data ? object.data.{name} + '{value}' \
+             : '{value}'}}, JSONPatch{{op: 'add', path: '/data/last', value: '{value}{other}'}}]"
+        );
+        let spec = json!({
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+            }]},
+            "reinvocationPolicy": "IfNeeded",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        });
+        assert_eq!(
+            bind(&server, "Mutating", name, &spec, &json!({})),
+            [201, 201]
+        );
+    }
+    let (status, body) = send(&server, "POST", &format!("{MAPS}?dryRun=All"), &map("a"));
+    assert_eq!(
+        (status, data(&body)),
+        (
+            201,
+            json!({"k": "v", "one": "aa", "two": "bb", "last": "ba"})
+        )
+    );
+    assert_eq!(send(&server, "GET", &format!("{MAPS}/a"), "").0, 404);
+    Ok(())
+}
+
+#[test]
+fn what_a_policy_makes_of_an_object_is_checked() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let patch = |name: &str, expression: &str| {
+        let spec = json!({
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"],
+                "resourceNames": [name],
+            }]},
+            "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+        });
+        assert_eq!(
+            bind(&server, "Mutating", name, &spec, &json!({})),
+            [201, 201]
+        );
+    };
+    patch(
+        "name",
+        "[JSONPatch{op: 'replace', path: '/metadata/name', value: 'other'}]",
+    );
+    patch(
+        "uid",
+        "[JSONPatch{op: 'replace', path: '/metadata/uid', value: 'other'}]",
+    );
+    patch(
+        "kind",
+        "[JSONPatch{op: 'replace', path: '/kind', value: 'Secret'}]",
+    );
+    patch(
+        "data",
+        "[JSONPatch{op: 'replace', path: '/data', value: {'a b': 'c'}}]",
+    );
+    for name in ["name", "uid", "kind", "data"] {
+        assert_eq!(send(&server, "POST", MAPS, &map(name)).0, 201);
+        let one = format!("{MAPS}/{name}");
+        let (_, before) = send(&server, "GET", &one, "");
+        let (status, body) = send(&server, "PUT", &one, &map(name));
+        assert!((400..=500).contains(&status), "{name}: {status} {body}");
+        assert_eq!(send(&server, "GET", &one, "").1, before, "{name}");
+    }
+    assert_eq!(send(&server, "GET", &format!("{MAPS}/other"), "").0, 404);
+    Ok(())
+}
