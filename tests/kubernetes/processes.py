@@ -179,7 +179,7 @@ class Front(Process):
         tokens = os.path.join(directory, "tokens.csv")
         with open(tokens, "w") as file:
             file.write(TOKENS)
-        super().__init__([binary, "--secure-port=0", "--etcd-servers=" + urls, "--token-auth-file=" + tokens, *flags],
+        super().__init__([binary, "--secure-port=0", "--controllers=none", "--etcd-servers=" + urls, "--token-auth-file=" + tokens, *flags],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.url = None
         if wait:

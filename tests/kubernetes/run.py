@@ -85,7 +85,8 @@ def main():
         else:
             storage = "--etcd-listen-url=" + etcd
         server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC", storage,
-                                   "--token-auth-file=" + tokens], stdout=subprocess.PIPE, text=True)
+                                   # The recordings are those of a server without controllers.
+                                   "--controllers=none", "--token-auth-file=" + tokens], stdout=subprocess.PIPE, text=True)
         try:
             ready = server.stdout.readline().split()
             if ready[:2] != ["revstore-apiserver", "ready"]:

@@ -75,6 +75,23 @@ impl Quantity {
         self.0 % NANO == 0
     }
 
+    /// Returns a whole number.
+    pub(crate) fn integer(number: i64) -> Self {
+        Self(i128::from(number).saturating_mul(NANO))
+    }
+
+    /// Returns the number in digits, without a suffix.
+    pub(crate) fn decimal_text(self) -> String {
+        let (sign, size) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        let nano = NANO.unsigned_abs();
+        let (whole, rest) = (size / nano, size % nano);
+        if rest == 0 {
+            return format!("{sign}{whole}");
+        }
+        let fraction = format!("{rest:09}");
+        format!("{sign}{whole}.{}", fraction.trim_end_matches('0'))
+    }
+
     /// Returns the sum.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))

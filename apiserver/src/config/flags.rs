@@ -33,6 +33,7 @@ pub(super) const FLAGS_IN_PLACE: FlagSet<Config> = FlagSet {
         accepts_others: true,
         ..KUBE_APISERVER
     },
+    configure: Config::in_place,
     ..FLAGS
 };
 
@@ -135,6 +136,9 @@ revstore_host::flags! {
         LOAD: Option<PathBuf> = "load", "",
             "A directory with manifests, in files *.yaml, *.yml and *.json, whose objects exist when the server is \
              ready: definitions of custom resources first, then namespaces, then all others.";
+        CONTROLLERS: String = "controllers", "",
+            "The controllers that run: 'none', or a list in which '*' stands for all, 'NAME' switches one on and \
+             '-NAME' off. The default is '*', and 'none' under the name kube-apiserver.";
         WATCH_CACHE: bool = "watch-cache", "true",
             "Whether reads are answered by the watch cache. They always are; other values cause a warning.";
         DEFAULT_WATCH_CACHE_SIZE: i64 = "default-watch-cache-size", "100",

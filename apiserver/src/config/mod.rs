@@ -18,6 +18,7 @@ use revstore_host::net::ListenUrl;
 use crate::admission::PluginNames;
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::{AuthorizationMode, ServiceAccountOptions};
+use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
 
 pub use storage::EtcdServers;
@@ -100,6 +101,8 @@ pub struct Config {
     pub etcd_compaction_interval: Option<Duration>,
     /// How long events are kept after they were written, by leases of the store; `None` for ever.
     pub event_ttl: Option<Duration>,
+    /// The controllers that run.
+    pub controllers: Controllers,
     /// A directory with manifests, whose objects exist when the server is ready.
     pub load: Option<PathBuf>,
     /// The shortest time after which a watch ends that has no timeout.
@@ -244,6 +247,7 @@ impl Config {
             etcd_compaction_interval: storage::compaction_interval(values)?,
             event_ttl: event_ttl(values)?,
             load: values.get(&flags::LOAD),
+            controllers: controllers(values)?.unwrap_or(Controllers::all()),
             min_request_timeout: Duration::from_secs(
                 u64::try_from(seconds).unwrap_or_default().max(1),
             ),
@@ -262,15 +266,33 @@ impl Config {
         })
     }
 
-    /// Returns the configuration of a server inside a program: plain HTTP and HTTPS on free ports.
+    /// As `from_values`, for a process in the place of kube-apiserver, which has no controllers.
+    fn in_place(values: &mut Values) -> Result<Self, ConfigError> {
+        let given = controllers(values)?;
+        let mut config = Self::from_values(values)?;
+        config.controllers = given.unwrap_or(Controllers::none());
+        Ok(config)
+    }
+
+    /// Returns the configuration of a server inside a program: plain HTTP and HTTPS on free ports, and no controllers.
     pub(crate) fn embedded() -> Self {
         let free = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         Self {
             http: Some(free),
             https: Some(free),
+            controllers: Controllers::none(),
             ..Self::default()
         }
     }
+}
+
+fn controllers(values: &mut Values) -> Result<Option<Controllers>, ConfigError> {
+    let text = values.get(&flags::CONTROLLERS);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let parsed = text.parse().map(Some);
+    parsed.map_err(|error| ConfigError::new(format!("--controllers={text}: {error}")))
 }
 
 fn authorization_mode(values: &mut Values) -> Result<AuthorizationMode, ConfigError> {
@@ -366,7 +388,26 @@ fn service_ranges(values: &mut Values) -> Result<ServiceRanges, ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Invocation, parse};
+    use super::*;
+
+    #[test]
+    fn controllers_run_unless_the_process_stands_in_for_another() {
+        let chosen = |parse: fn(Vec<OsString>, Vec<(OsString, OsString)>) -> _, flag: &str| {
+            let flags = Some(flag).filter(|flag| !flag.is_empty());
+            let flags = flags.map(|list| format!("--controllers={list}").into());
+            match parse(flags.into_iter().collect(), Vec::new()) {
+                Ok(Invocation::Serve { config, .. }) => Some(config.controllers),
+                _ => None,
+            }
+        };
+        let (all, none) = (Some(Controllers::all()), Some(Controllers::none()));
+        assert_eq!((chosen(parse, ""), chosen(parse_in_place, "")), (all, none));
+        assert_eq!(
+            (chosen(parse, "none"), chosen(parse_in_place, "*")),
+            (none, all)
+        );
+        assert_eq!(chosen(parse, "deployment-controller"), None);
+    }
 
     #[test]
     fn routes_of_webhooks_are_checked() {

@@ -34,7 +34,7 @@ use crate::openapi::Documents;
 use crate::storage::{EtcdError, Storage};
 use crate::stream::Workers;
 use crate::webhook::{Clients, Resolver};
-use ports::{Ports, Running};
+use ports::{Background, Ports, Running};
 use preparation::Preparation;
 use runtime::ServerRuntime;
 
@@ -134,6 +134,7 @@ pub struct ApiServer {
 /// | [`service_accounts`](Self::service_accounts) | a new key, one issuer |
 /// | [`user`](Self::user), [`client_ca_file`](Self::client_ca_file) | only the administrator of the kubeconfig |
 /// | [`service_ranges`](Self::service_ranges) | 10.0.0.0/24 and the ports 30000-32767 |
+/// | [`controllers`](Self::controllers) | none |
 /// | [`load`](Self::load) | only the objects of a fresh server |
 /// | [`event_ttl`](Self::event_ttl) | an hour |
 /// | [`compaction_interval`](Self::compaction_interval) | five minutes |
@@ -296,7 +297,12 @@ impl ApiServerBuilder {
         let compactor = config
             .etcd_compaction_interval
             .map(|interval| storage.compactor(interval));
-        let running = ports.serve(runtime, front.clone(), followers, compactor)?;
+        let background = Background {
+            followers,
+            compactor,
+            controllers: config.controllers,
+        };
+        let running = ports.serve(runtime, front.clone(), background)?;
         Ok(ApiServer {
             is_open: config.http.is_some(),
             endpoints,

@@ -9,6 +9,7 @@ use crate::admission::PluginNames;
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, ServiceAccountOptions, User};
 use crate::config::Chance;
+use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
 
 /// Options that have flags. [`config`](Self::config) sets all of them at once, so it comes first.
@@ -119,6 +120,23 @@ impl ApiServerBuilder {
     /// ```
     pub fn load(mut self, directory: impl Into<PathBuf>) -> Self {
         self.config.load = Some(directory.into());
+        self
+    }
+
+    /// Sets the controllers that run. They act after [`start`](Self::start) has returned: wait through a watch for what
+    /// they do.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, Controllers};
+    /// let server = ApiServer::builder().controllers(Controllers::all()).start()?;
+    /// let server = ApiServer::builder()
+    ///     .controllers("garbage-collector-controller,namespace-controller".parse()?)
+    ///     .start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn controllers(mut self, controllers: Controllers) -> Self {
+        self.config.controllers = controllers;
         self
     }
 

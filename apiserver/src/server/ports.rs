@@ -19,6 +19,7 @@ use super::runtime::ServerRuntime;
 use super::{StartError, certificate};
 use crate::auth::Follower;
 use crate::config::Config;
+use crate::controllers::{self, Controllers};
 use crate::http::{ConnectionService, Front};
 
 /// The port of a URL without one.
@@ -33,6 +34,13 @@ pub(super) struct Ports {
     https: Option<(Listener, TlsAcceptor)>,
     /// The authority of the certificate, if the server has created it.
     authority: Option<String>,
+}
+
+/// What runs beside the ports.
+pub(super) struct Background {
+    pub(super) followers: Vec<Follower>,
+    pub(super) compactor: Option<Compactor>,
+    pub(super) controllers: Controllers,
 }
 
 /// The threads that serve the ports.
@@ -89,8 +97,7 @@ impl Ports {
         self,
         runtime: ServerRuntime,
         front: Arc<Front>,
-        followers: Vec<Follower>,
-        compactor: Option<Compactor>,
+        background: Background,
     ) -> Result<Running, StartError> {
         let (shutdown, mut begun) = watch::channel(false);
         let (until_stopped, stopped) = oneshot::channel::<()>();
@@ -100,15 +107,19 @@ impl Ports {
             .name("apiserver".to_owned())
             .spawn(move || {
                 runtime.handle().block_on(async {
-                    for follower in followers {
+                    for follower in background.followers {
                         tokio::spawn(follower.run());
                     }
-                    if let Some(compactor) = compactor {
+                    if let Some(compactor) = background.compactor {
                         tokio::spawn(compactor.run());
                     }
+                    let authority = self.authority.as_deref();
+                    let controllers = controllers::start(&front, background.controllers, authority);
                     let mut ports = self.spawn(&front, &begun);
                     // An error means that the server is gone.
                     let _ = begun.wait_for(|begun| *begun).await;
+                    // What they have begun goes on with the next start.
+                    drop(controllers);
                     // The listeners are closed, and clients are told to leave. What they have asked for is done before
                     // the watches end.
                     let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;

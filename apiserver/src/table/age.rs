@@ -58,7 +58,7 @@ pub(crate) fn human(seconds: i64) -> String {
 }
 
 /// Returns the seconds since 1970 of a timestamp such as `2024-01-01T00:00:00.123456+01:00`.
-pub(super) fn seconds(text: &str) -> Option<i64> {
+pub(crate) fn seconds(text: &str) -> Option<i64> {
     let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
     let is = |at: usize, letters: &[u8]| {
         text.as_bytes()

@@ -1,6 +1,6 @@
 //! The columns and cells of built-in kinds in the `Table` form that `kubectl get` asks for.
 
-mod age;
+pub(crate) mod age;
 mod cluster;
 mod network;
 mod pod;

@@ -53,6 +53,12 @@ impl ResourceCache {
         &self.resource
     }
 
+    /// Returns whether this is a handle on the same resource of the same cache as `other`: not one that was added after
+    /// the resource was removed or reconfigured.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.resource, &other.resource)
+    }
+
     /// Returns the group and the plural name of the resource.
     pub fn name(&self) -> &ResourceName {
         &self.resource.config.name

@@ -58,7 +58,7 @@ impl ApiServer {
     async fn start_binary(name: &'static str, binary: &Path) -> Result<Self, BoxError> {
         let started = Instant::now();
         let process = Command::new(binary)
-            .arg("--secure-port=0")
+            .args(["--secure-port=0", "--controllers=none"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -23,22 +23,31 @@ import (
 
 const limit = 60 * time.Second
 
-// assets returns a directory with the programs that envtest starts, the server under test among them.
-func assets(t *testing.T) string {
-	t.Helper()
-	directory := t.TempDir()
+// TestMain makes a directory with the programs that envtest starts, the server under test among them.
+func TestMain(m *testing.M) {
+	os.Exit(runWithAssets(m))
+}
+
+func runWithAssets(m *testing.M) int {
+	directory, err := os.MkdirTemp("", "revstore-assets-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(directory)
 	for name, variable := range map[string]string{"kube-apiserver": "APISERVER", "etcd": "SERVER"} {
 		if err := os.Symlink(os.Getenv(variable), filepath.Join(directory, name)); err != nil {
-			t.Fatal(err)
+			panic(err)
 		}
 	}
-	return directory
+	if err := os.Setenv("KUBEBUILDER_ASSETS", directory); err != nil {
+		panic(err)
+	}
+	return m.Run()
 }
 
 func environment(t *testing.T) *envtest.Environment {
 	t.Helper()
 	return &envtest.Environment{
-		BinaryAssetsDirectory:    assets(t),
 		ControlPlaneStartTimeout: limit,
 		ControlPlaneStopTimeout:  limit,
 	}
@@ -88,7 +97,7 @@ func definition() *apiextensionsv1.CustomResourceDefinition {
 
 // envtest passes `--insecure-port` if the output of `--help` contains it.
 func TestHelp(t *testing.T) {
-	help, err := exec.Command(filepath.Join(assets(t), "kube-apiserver"), "--help").CombinedOutput()
+	help, err := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-apiserver"), "--help").CombinedOutput()
 	if err != nil {
 		t.Fatal(err)
 	}

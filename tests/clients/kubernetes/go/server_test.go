@@ -36,7 +36,7 @@ type server struct {
 
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
-	flags = append([]string{"--secure-port=0", "--etcd-listen-url=http://127.0.0.1:0"}, flags...)
+	flags = append([]string{"--secure-port=0", "--controllers=none", "--etcd-listen-url=http://127.0.0.1:0"}, flags...)
 	command := exec.Command(os.Getenv("APISERVER"), flags...)
 	errors, err := command.StderrPipe()
 	if err != nil {

@@ -50,6 +50,7 @@ class Server:
         self._process = subprocess.Popen(
             [
                 os.environ["APISERVER"],
+                "--controllers=none",
                 f"--secure-port={self.port}",
                 f"--listen-http=127.0.0.1:{http}",
                 f"--kubeconfig-out={self.kubeconfig}",

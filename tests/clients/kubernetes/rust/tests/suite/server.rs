@@ -34,7 +34,11 @@ impl Drop for Server {
 impl Server {
     pub fn start(flags: &[&str]) -> Self {
         let mut process = Command::new(std::env::var("APISERVER").expect("the variable APISERVER"))
-            .args(["--secure-port=0", "--etcd-listen-url=http://127.0.0.1:0"])
+            .args([
+                "--secure-port=0",
+                "--controllers=none",
+                "--etcd-listen-url=http://127.0.0.1:0",
+            ])
             .args(flags)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -36,6 +36,7 @@ final class Server implements AutoCloseable {
         List<String> command = new ArrayList<>();
         command.add(System.getenv("APISERVER"));
         command.add("--secure-port=0");
+        command.add("--controllers=none");
         command.add("--etcd-listen-url=http://127.0.0.1:0");
         command.addAll(List.of(flags));
         process = new ProcessBuilder(command).start();

@@ -1,0 +1,147 @@
+//! The controller of resource quotas: what a namespace uses of them, counted again after each change.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use revstore_reflector::{Action, WorkQueue};
+use revstore_watch_cache::{ListOptions, Scope};
+use serde_json::{Map, Value, json};
+
+use super::client::{Client, Failure};
+use super::metadata::{value, versioned};
+use super::monitor::{Change, Monitored, Monitors, Observer};
+use crate::quota::{Amount, Scopes, tracks, usage};
+
+/// The number of quotas that are counted at the same time.
+pub(super) const WORKERS: usize = 2;
+
+pub(super) struct QuotaController {
+    client: Client,
+    monitors: Arc<Monitors>,
+    /// The queue of namespaces and names.
+    queue: WorkQueue<(String, String)>,
+    /// The names of the quotas of each namespace. Held for one change or look.
+    quotas: Mutex<HashMap<String, BTreeSet<String>>>,
+}
+
+impl QuotaController {
+    pub(super) fn new(
+        client: Client,
+        monitors: Arc<Monitors>,
+        queue: WorkQueue<(String, String)>,
+    ) -> Self {
+        Self {
+            client,
+            monitors,
+            queue,
+            quotas: Mutex::default(),
+        }
+    }
+
+    /// Counts what a quota limits, and writes it into its status.
+    pub(super) async fn reconcile(
+        self: Arc<Self>,
+        (namespace, name): (String, String),
+    ) -> Result<Action, Failure> {
+        let Some(quotas) = self.monitors.find("", "resourcequotas") else {
+            return Ok(Action::Done);
+        };
+        let Some(object) = self.client.get(&quotas, &namespace, &name).await? else {
+            return Ok(Action::Done);
+        };
+        let mut quota = versioned(&object);
+        let hard = quota["spec"]["hard"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        let used = self.used(&namespace, &quota["spec"], &hard).await?;
+        let status = json!({"hard": hard, "used": used});
+        if quota["status"] == status {
+            return Ok(Action::Done);
+        }
+        quota["status"] = status;
+        let target = (namespace.as_str(), name.as_str());
+        match self.client.update(&quotas, target, "status", &quota).await {
+            Err(failure) if failure.is_not_found() => Ok(Action::Done),
+            updated => updated.map(|_| Action::Done),
+        }
+    }
+
+    /// Returns what is used of the limits that count something.
+    async fn used(
+        &self,
+        namespace: &str,
+        spec: &Value,
+        hard: &Map<String, Value>,
+    ) -> Result<BTreeMap<String, String>, Failure> {
+        let scopes = Scopes::of(spec);
+        let (now, _) = self
+            .client
+            .front()
+            .storage
+            .moment(std::time::Duration::ZERO);
+        let mut sums: BTreeMap<&str, Amount> = BTreeMap::new();
+        for resource in self.monitors.all() {
+            let (group, plural) = &resource.key;
+            let names: Vec<&str> = hard
+                .keys()
+                .map(String::as_str)
+                .filter(|name| resource.namespaced && tracks(group, plural, name))
+                .collect();
+            if names.is_empty() {
+                continue;
+            }
+            for name in &names {
+                sums.entry(name).or_default();
+            }
+            let scope = Scope::Namespace(namespace.to_owned());
+            let options = ListOptions::default();
+            let list = resource.stored.cache.list(&scope, &options).await?;
+            // What cannot be read uses nothing.
+            for object in list.items.readable() {
+                let object = value(&object?);
+                if !scopes.match_object(group, plural, &object) {
+                    continue;
+                }
+                for (name, amount) in usage(group, plural, &object, now) {
+                    let known = names.iter().find(|known| **known == name);
+                    if let Some(sum) = known.and_then(|known| sums.get_mut(known)) {
+                        sum.add(&amount);
+                    }
+                }
+            }
+        }
+        let sums = sums.into_iter();
+        Ok(sums
+            .map(|(name, sum)| (name.to_owned(), sum.to_string()))
+            .collect())
+    }
+}
+
+impl Observer for QuotaController {
+    fn wants(&self, resource: &Monitored) -> bool {
+        resource.namespaced
+    }
+
+    fn observe(&self, resource: &Arc<Monitored>, change: Change<'_>) {
+        let object = change.object();
+        let namespace = object.namespace();
+        let mut quotas = self.quotas.lock();
+        if resource.is("", "resourcequotas") {
+            let own = quotas.entry(namespace.to_owned()).or_default();
+            match change {
+                Change::Set(_) => own.insert(object.name().to_owned()),
+                Change::Gone(_) | Change::Doubted(_) => own.remove(object.name()),
+            };
+            if own.is_empty() {
+                quotas.remove(namespace);
+            }
+        }
+        let names = quotas.get(namespace).cloned().unwrap_or_default();
+        drop(quotas);
+        for name in names {
+            self.queue.add((namespace.to_owned(), name));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The controllers of a server.
+
+#[path = "../client/mod.rs"]
+mod client;
+mod defaults;
+mod garbage;
+mod namespaces;
+mod several;
+mod support;
