@@ -23,6 +23,7 @@ mod names;
 mod namespace_lifecycle;
 mod plugin;
 mod request;
+mod webhook;
 
 pub(crate) use attributes::{Attributes, Operation};
 pub(crate) use chain::Chain;

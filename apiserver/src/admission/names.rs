@@ -2,6 +2,7 @@
 
 use crate::admission::Plugin;
 use crate::admission::namespace_lifecycle::NamespaceLifecycle;
+use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
 use crate::policy::{MutatingPolicies, ValidatingPolicies};
 
 /// A plugin of kube-apiserver 1.36.
@@ -76,11 +77,15 @@ const PLUGINS: &[Known] = &[
     default("MutatingAdmissionPolicy", || {
         Box::new(MutatingPolicies::new())
     }),
-    absent_default("MutatingAdmissionWebhook"),
+    default("MutatingAdmissionWebhook", || {
+        Box::<MutatingWebhooks>::default()
+    }),
     default("ValidatingAdmissionPolicy", || {
         Box::new(ValidatingPolicies::new())
     }),
-    absent_default("ValidatingAdmissionWebhook"),
+    default("ValidatingAdmissionWebhook", || {
+        Box::<ValidatingWebhooks>::default()
+    }),
     absent_default("ResourceQuota"),
     absent("AlwaysDeny"),
 ];

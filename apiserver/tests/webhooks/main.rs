@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod admission;
 #[path = "../client/mod.rs"]
 mod client;
 mod conversion;

@@ -1,0 +1,283 @@
+//! The plugin `MutatingAdmissionWebhook`.
+
+use std::collections::BTreeSet;
+
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::JsonObject;
+use serde_json::{Value, json};
+
+use super::call::{Failure, call};
+use super::hook::Hook;
+use super::is_exempt;
+use super::matches::{Invocation, invocation};
+use super::review::Verdict;
+use super::source::Source;
+use super::validating::shown;
+use super::versions::converted;
+use crate::admission::{Attributes, Decision, Phase, Plugin};
+use crate::patch::JsonPatch;
+
+/// The name of the plugin.
+const NAME: &str = "MutatingAdmissionWebhook";
+/// What the keys of audit annotations begin with.
+const MUTATION: &str = "mutation.webhook.admission.k8s.io";
+const PATCH: &str = "patch.webhook.admission.k8s.io";
+const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io";
+
+/// Lets webhooks change the objects of requests, one after the other.
+#[derive(Debug)]
+pub(crate) struct MutatingWebhooks(Source);
+
+impl Default for MutatingWebhooks {
+    fn default() -> Self {
+        Self(Source::new("mutatingwebhookconfigurations"))
+    }
+}
+
+/// Which webhooks are asked a second time.
+#[derive(Debug, Default)]
+struct Reinvocation {
+    /// The object as the webhooks have left it.
+    last: Option<JsonObject>,
+    /// The webhooks that were asked, and are asked again after a later change.
+    asked: BTreeSet<String>,
+    /// The webhooks to ask again.
+    again: BTreeSet<String>,
+}
+
+impl Reinvocation {
+    fn require(&mut self) {
+        self.again.append(&mut self.asked);
+    }
+}
+
+impl MutatingWebhooks {
+    async fn dispatch(
+        &self,
+        request: &Attributes<'_>,
+        mut object: Option<&mut JsonObject>,
+    ) -> Result<(), RequestError> {
+        let memory = request.memory;
+        let is_second = memory.is_reinvocation();
+        let hooks = self.0.hooks(request).await?;
+        if is_second {
+            let current = object.as_deref();
+            memory.with(NAME, |state: &mut Reinvocation| {
+                if state.last.as_ref() != current {
+                    state.require();
+                }
+            });
+        }
+        if let Some(object) = object.as_deref_mut() {
+            complete(request, object);
+        }
+        for (index, hook) in hooks.iter().enumerate() {
+            let Some(invocation) = invocation(hook, request, object.as_deref()).await? else {
+                continue;
+            };
+            let is_due = |state: &mut Reinvocation| state.again.contains(&hook.uid);
+            if is_second && memory.with(NAME, is_due) != Some(true) {
+                continue;
+            }
+            let round = format!("round_{}_index_{index}", u8::from(is_second));
+            let changed = self
+                .ask(request, &invocation, &round, object.as_deref_mut())
+                .await;
+            let is_changed = matches!(changed, Ok(true));
+            annotate(
+                request,
+                MUTATION,
+                &round,
+                &json!({
+                    "configuration": hook.configuration, "webhook": hook.name, "mutated": is_changed,
+                }),
+            );
+            memory.with(NAME, |state: &mut Reinvocation| {
+                if is_changed {
+                    state.require();
+                }
+                if hook.is_reinvocable {
+                    state.asked.insert(hook.uid.clone());
+                }
+            });
+            if is_changed {
+                memory.request_reinvocation();
+            }
+            if let Err(failure) = changed {
+                match failure.error(hook) {
+                    Some(error) => return Err(error),
+                    None => request
+                        .exchange
+                        .annotate(format!("{FAILED_OPEN}/{round}"), hook.name.as_str()),
+                }
+            }
+        }
+        let last = object.map(|object| object.clone());
+        memory.with(NAME, |state: &mut Reinvocation| state.last = last);
+        Ok(())
+    }
+
+    /// Asks one webhook. Returns whether it has changed the object.
+    async fn ask(
+        &self,
+        request: &Attributes<'_>,
+        invocation: &Invocation<'_>,
+        round: &str,
+        object: Option<&mut JsonObject>,
+    ) -> Result<bool, Failure> {
+        let hook = invocation.hook;
+        let new = shown(request, invocation, object.as_deref()).await;
+        let new = new.map_err(Failure::Denied)?;
+        let old = shown(request, invocation, request.old).await;
+        let old = old.map_err(Failure::Denied)?;
+        let asked = call(request, invocation, true, new.as_deref(), old.as_deref());
+        let verdict = asked.await?;
+        let Some(patch) = patch(hook, &verdict)? else {
+            return Ok(false);
+        };
+        let Some(new) = new else {
+            let message = format!(
+                "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
+                hook.name
+            );
+            return Err(Failure::Denied(RequestError::Internal(message)));
+        };
+        let before = new.into_owned();
+        let patched = patched(request, invocation, &patch, &before).map_err(Failure::Denied)?;
+        let shown: Value = serde_json::from_slice(verdict.patch.as_deref().unwrap_or_default())
+            .unwrap_or_default();
+        annotate(
+            request,
+            PATCH,
+            round,
+            &json!({
+                "configuration": hook.configuration,
+                "webhook": hook.name,
+                "patch": shown,
+                "patchType": "JSONPatch",
+            }),
+        );
+        let is_changed = patched != before;
+        if let (true, Some(object)) = (is_changed, object) {
+            *object = match &invocation.other {
+                Some(other) if request.kind.kind == request.resource.names.kind => {
+                    let back = converted(other, request.resource, patched).await;
+                    back.map_err(|error| {
+                        Failure::Denied(RequestError::Internal(error.to_string()))
+                    })?
+                }
+                _ => patched,
+            };
+        }
+        Ok(is_changed)
+    }
+}
+
+/// Gives an object what clients may leave out: its kind, its version and its namespace.
+fn complete(request: &Attributes<'_>, object: &mut JsonObject) {
+    let kind = &request.kind;
+    let version = match kind.group {
+        "" => kind.version.to_owned(),
+        group => format!("{group}/{}", kind.version),
+    };
+    let is_set = |object: &JsonObject, field: &str| {
+        let text = object.get(field).and_then(Value::as_str);
+        text.is_some_and(|text| !text.is_empty())
+    };
+    if !is_set(object, "apiVersion") {
+        object.insert("apiVersion".to_owned(), version.into());
+    }
+    if !is_set(object, "kind") {
+        object.insert("kind".to_owned(), kind.kind.into());
+    }
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && request.resource.namespaced
+        && !is_set(metadata, "namespace")
+    {
+        metadata.insert("namespace".to_owned(), request.namespace.into());
+    }
+}
+
+/// Returns the patch of an answer, or `None` if it has no operations.
+fn patch(hook: &Hook, verdict: &Verdict) -> Result<Option<JsonPatch>, Failure> {
+    let Some(bytes) = &verdict.patch else {
+        return Ok(None);
+    };
+    let (patch, _) = JsonPatch::from_body(bytes, false).map_err(|error| {
+        Failure::call(
+            hook,
+            format!("received undecodable patch in webhook response: {error}"),
+        )
+    })?;
+    if patch.is_empty() {
+        return Ok(None);
+    }
+    if verdict.patch_type != "JSONPatch" {
+        return Err(Failure::call(
+            hook,
+            format!("unsupported patch type {:?}", verdict.patch_type),
+        ));
+    }
+    Ok(Some(patch))
+}
+
+/// Returns an object with the changes of a webhook, which has the fields and defaults of its kind.
+fn patched(
+    request: &Attributes<'_>,
+    invocation: &Invocation<'_>,
+    patch: &JsonPatch,
+    before: &JsonObject,
+) -> Result<JsonObject, RequestError> {
+    let internal = |text: String| RequestError::Internal(text);
+    let result = patch.apply(&Value::Object(before.clone()));
+    let Value::Object(mut new) = result.map_err(|error| internal(error.to_string()))? else {
+        return Err(internal(
+            "the result of the patch is not an object".to_owned(),
+        ));
+    };
+    let text = |object: &JsonObject, field: &str| {
+        let text = object.get(field).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    for field in ["apiVersion", "kind"] {
+        if text(&new, field) != text(before, field) {
+            return Err(internal(format!(
+                "no kind {:?} is registered for version {:?}",
+                text(&new, "kind"),
+                text(&new, "apiVersion")
+            )));
+        }
+    }
+    let resource = invocation.other.as_deref().unwrap_or(request.resource);
+    if request.kind.kind == request.resource.names.kind {
+        resource
+            .rules
+            .conform(&mut new)
+            .map_err(|error| internal(error.to_string()))?;
+    }
+    Ok(new)
+}
+
+fn annotate(request: &Attributes<'_>, prefix: &str, round: &str, value: &Value) {
+    request
+        .exchange
+        .annotate(format!("{prefix}/{round}"), value.to_string());
+}
+
+impl Plugin for MutatingWebhooks {
+    fn handles(&self, phase: Phase, request: &Attributes<'_>) -> bool {
+        phase == Phase::Mutate && !self.0.is_empty(request) && !is_exempt(request)
+    }
+
+    fn is_foreign(&self) -> bool {
+        true
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        request: &'a Attributes<'a>,
+        object: Option<&'a mut JsonObject>,
+    ) -> Decision<'a> {
+        Box::pin(self.dispatch(request, object))
+    }
+}

@@ -1,0 +1,378 @@
+//! Admission webhooks.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use revstore_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+use crate::client::{TestResult, send, send_to, value};
+use crate::hook_server::{Answer, HookServer};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// Creates a configuration with one webhook for all requests about config maps, changed by `changes`.
+fn configure(server: &ApiServer, kind: &str, name: &str, client_config: &Value, changes: &Value) {
+    let mut webhook = json!({
+        "name": format!("{name}.example.com"), "clientConfig": client_config, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+    });
+    for (field, value) in changes.as_object().into_iter().flatten() {
+        webhook[field] = value.clone();
+    }
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
+        "metadata": {"name": name}, "webhooks": [webhook],
+    });
+    let plural = format!("{}webhookconfigurations", kind.to_lowercase());
+    let created = send(
+        server,
+        "POST",
+        &format!("{GROUP}/{plural}"),
+        &configuration.to_string(),
+    );
+    assert_eq!(created.0, 201, "{}", created.1);
+}
+
+/// Returns the answer to a review.
+fn verdict(review: &Value, response: Value) -> Value {
+    let mut response = response;
+    response["uid"] = review["request"]["uid"].clone();
+    json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
+}
+
+fn patched(review: &Value, patch: &Value) -> Answer {
+    let patch = STANDARD.encode(patch.to_string());
+    let response = json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
+    Answer::Json(verdict(review, response))
+}
+
+fn map(name: &str) -> String {
+    json!({"metadata": {"name": name, "labels": {"l": "x"}}, "data": {"a": "1"}}).to_string()
+}
+
+#[test]
+fn webhooks_change_and_refuse_objects() -> TestResult {
+    let hook = HookServer::start(|path, review| {
+        let request = &review["request"];
+        match path {
+            "/mutate" if request["operation"] == "CREATE" => patched(
+                review,
+                &json!([{"op": "add", "path": "/data/b", "value": "2"}]),
+            ),
+            "/mutate" => Answer::Json(verdict(review, json!({"allowed": true, "warnings": ["w"]}))),
+            _ => {
+                let is_bad = request["object"]["data"]["a"] == "bad"
+                    || request["oldObject"]["data"]["a"] == "keep";
+                let status = json!({"message": "no", "code": 403, "reason": "Forbidden"});
+                Answer::Json(verdict(
+                    review,
+                    json!({"allowed": !is_bad, "status": status}),
+                ))
+            }
+        }
+    });
+    let server = ApiServer::builder().start()?;
+    configure(
+        &server,
+        "Mutating",
+        "m",
+        &hook.client_config("/mutate"),
+        &json!({}),
+    );
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &hook.client_config("/validate"),
+        &json!({}),
+    );
+    let (status, created) = value(&send(&server, "POST", MAPS, &map("a")));
+    assert_eq!(
+        (status, &created["data"]),
+        (201, &json!({"a": "1", "b": "2"})),
+        "{created}"
+    );
+    let requests = hook.take_requests();
+    let paths: Vec<&str> = requests.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["/mutate", "/validate"]);
+    let request = &requests[1].1["request"];
+    assert_eq!(
+        request["kind"],
+        json!({"group": "", "version": "v1", "kind": "ConfigMap"})
+    );
+    assert_eq!(
+        request["resource"],
+        json!({"group": "", "version": "v1", "resource": "configmaps"})
+    );
+    assert_eq!(
+        (&request["name"], &request["namespace"]),
+        (&json!("a"), &json!("default"))
+    );
+    assert_eq!(
+        (&request["operation"], &request["dryRun"]),
+        (&json!("CREATE"), &json!(false))
+    );
+    assert_eq!(request["userInfo"]["username"], "admin");
+    assert_eq!(request["options"]["kind"], "CreateOptions");
+    assert_eq!(
+        (&request["object"]["data"]["b"], &request["oldObject"]),
+        (&json!("2"), &Value::Null)
+    );
+
+    let first = &requests[0].1["request"]["object"];
+    assert_eq!(
+        (&first["apiVersion"], &first["kind"]),
+        (&json!("v1"), &json!("ConfigMap"))
+    );
+    assert_eq!(first["metadata"]["namespace"], "default");
+
+    let one = format!("{MAPS}/a");
+    let (status, refused) = value(&send(&server, "PATCH", &one, r#"{"data":{"a":"bad"}}"#));
+    let message = "admission webhook \"v.example.com\" denied the request: no";
+    assert_eq!(
+        (status, &refused["message"]),
+        (403, &json!(message)),
+        "{refused}"
+    );
+    assert_eq!(
+        (&refused["reason"], &refused["code"]),
+        (&json!("Forbidden"), &json!(403))
+    );
+    assert_eq!(
+        send(&server, "PATCH", &one, r#"{"data":{"a":"keep"}}"#).0,
+        200
+    );
+    hook.take_requests();
+    assert_eq!(send(&server, "DELETE", &one, "").0, 403);
+    let requests = hook.take_requests();
+    let request = &requests[requests.len() - 1].1["request"];
+    assert_eq!(
+        (&request["operation"], &request["object"]),
+        (&json!("DELETE"), &Value::Null)
+    );
+    assert_eq!(request["oldObject"]["data"]["a"], "keep");
+    Ok(())
+}
+
+#[test]
+fn a_webhook_that_fails_is_met_by_its_policy() -> TestResult {
+    let behavior = Arc::new(Mutex::new("close"));
+    let shared = behavior.clone();
+    let hook = HookServer::start(move |_, review| {
+        let response = json!({"allowed": true});
+        match *shared.lock().expect("no panic") {
+            "close" => Answer::Close,
+            "stream" => Answer::Stream,
+            "hang" => Answer::Hang,
+            "garbage" => Answer::Raw(200, Vec::new(), "garbage".to_owned()),
+            "redirect" => {
+                let fields = vec![("location", "/".to_owned())];
+                Answer::Raw(302, fields, String::new())
+            }
+            "absent" => Answer::Json(
+                json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}),
+            ),
+            "uid" => {
+                let mut answer = verdict(review, response);
+                answer["response"]["uid"] = "x".into();
+                Answer::Json(answer)
+            }
+            "type" => Answer::Json(verdict(review, json!({"allowed": true, "patch": "W10="}))),
+            "undecodable" => patched(review, &json!("no patch")),
+            "kind" => patched(
+                review,
+                &json!([{"op": "replace", "path": "/kind", "value": "Secret"}]),
+            ),
+            "missing" => patched(review, &json!([{"op": "remove", "path": "/none"}])),
+            _ => Answer::Raw(500, Vec::new(), "boom".to_owned()),
+        }
+    });
+    let server = ApiServer::builder().start()?;
+    let once = json!({"timeoutSeconds": 1});
+    configure(&server, "Mutating", "m", &hook.client_config("/"), &once);
+    let called = "Internal error occurred: failed calling webhook \"m.example.com\": failed to call webhook: ";
+    let invalid = "Internal error occurred: failed calling webhook \"m.example.com\": received invalid webhook response: ";
+    let url = format!("Post \"https://{}/?timeout=1s\"", hook.address);
+    let cases = [
+        ("close", format!("{called}{url}: EOF"), true),
+        ("500", format!("{called}an error on the server (\"boom\") has prevented"), true),
+        ("stream", called.to_owned(), true),
+        ("hang", format!("{called}{url}: context deadline exceeded"), true),
+        ("garbage", format!("{called}couldn't get version/kind; json parse error: "), true),
+        ("redirect", format!("{called}the server responded with the status code 302"), true),
+        ("absent", format!("{invalid}webhook response was absent"), true),
+        ("uid", format!("{invalid}expected response.uid="), true),
+        ("type", format!("{invalid}webhook returned response.patch but not response.patchType"), true),
+        ("undecodable", "Internal error occurred: failed calling webhook \"m.example.com\": received undecodable patch \
+            in webhook response: ".to_owned(), true),
+        ("kind", "Internal error occurred: no kind \"Secret\" is registered for version \"v1\"".to_owned(), false),
+        ("missing", "Internal error occurred: ".to_owned(), false),
+    ];
+    for (kind, expected, _) in &cases {
+        *behavior.lock().expect("no panic") = kind;
+        let (status, answer) = value(&send(&server, "POST", MAPS, &map("a")));
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert_eq!(
+            (status, &answer["reason"]),
+            (500, &json!("InternalError")),
+            "{kind}: {answer}"
+        );
+        assert!(message.starts_with(expected), "{kind}: {message}");
+    }
+    let configuration = format!("{GROUP}/mutatingwebhookconfigurations/m");
+    let ignore = r#"{"metadata":{"finalizers":null}}"#;
+    assert_eq!(send(&server, "PATCH", &configuration, ignore).0, 200);
+    assert_eq!(send(&server, "DELETE", &configuration, "").0, 200);
+    let ignored = json!({"timeoutSeconds": 1, "failurePolicy": "Ignore"});
+    configure(&server, "Mutating", "m", &hook.client_config("/"), &ignored);
+    for (kind, _, is_ignored) in &cases {
+        *behavior.lock().expect("no panic") = kind;
+        let (status, _) = send(&server, "POST", MAPS, &map(kind));
+        assert_eq!(status, if *is_ignored { 201 } else { 500 }, "{kind}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failing_webhook_for_everything_can_be_removed() -> TestResult {
+    let hook = HookServer::start(|_, _| Answer::Close);
+    let server = ApiServer::builder().start()?;
+    let all = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
+    configure(&server, "Validating", "v", &hook.client_config("/"), &all);
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 500);
+    let path = format!("{GROUP}/validatingwebhookconfigurations/v");
+    assert_eq!(send(&server, "DELETE", &path, "").0, 200);
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 201);
+    Ok(())
+}
+
+#[test]
+fn a_webhook_may_use_the_server_and_lose_its_configuration_within_its_call() -> TestResult {
+    let url: Arc<OnceLock<String>> = Arc::default();
+    let shared = url.clone();
+    let hook = HookServer::start(move |_, review| {
+        if review["request"]["name"] == "outer" {
+            let url = shared.get().expect("the server runs");
+            assert_eq!(send_to(url, "POST", MAPS, &map("inner")).0, 201);
+            let path = format!("{GROUP}/mutatingwebhookconfigurations/m");
+            assert_eq!(send_to(url, "DELETE", &path, "").0, 200);
+        }
+        Answer::Json(verdict(review, json!({"allowed": true})))
+    });
+    let server = ApiServer::builder()
+        .max_mutating_requests_inflight(1)
+        .start()?;
+    url.set(server.endpoint().to_owned())
+        .expect("it is set once");
+    configure(
+        &server,
+        "Mutating",
+        "m",
+        &hook.client_config("/"),
+        &json!({}),
+    );
+    assert_eq!(send(&server, "POST", MAPS, &map("outer")).0, 201);
+    assert_eq!(send(&server, "GET", &format!("{MAPS}/inner"), "").0, 200);
+    assert_eq!(hook.take_requests().len(), 2);
+    Ok(())
+}
+
+#[test]
+fn webhooks_that_undo_each_other_are_asked_twice() -> TestResult {
+    let hook = HookServer::start(|path, review| {
+        let data = json!([{"op": "replace", "path": "/data/a", "value": path}]);
+        patched(review, &data)
+    });
+    let server = ApiServer::builder().start()?;
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    configure(&server, "Mutating", "b", &hook.client_config("/b"), &again);
+    configure(&server, "Mutating", "a", &hook.client_config("/a"), &again);
+    configure(
+        &server,
+        "Mutating",
+        "c",
+        &hook.client_config("/c"),
+        &json!({}),
+    );
+    let (status, created) = value(&send(&server, "POST", MAPS, &map("x")));
+    assert_eq!(status, 201, "{created}");
+    let requests = hook.take_requests();
+    let paths: Vec<&str> = requests.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["/a", "/b", "/c", "/a", "/b"]);
+    assert_eq!(created["data"]["a"], "/b");
+    Ok(())
+}
+
+#[test]
+fn webhooks_are_called_for_what_they_select() -> TestResult {
+    let hook =
+        HookServer::start(|_, review| Answer::Json(verdict(review, json!({"allowed": true}))));
+    let server = ApiServer::builder().start()?;
+    let config = |path: &str| hook.client_config(path);
+    let expression = |key: &str, operator: &str| json!({"matchExpressions": [{"key": key, "operator": operator}]});
+    let cluster = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": ["*"], "scope": "Cluster"}]});
+    configure(
+        &server,
+        "Validating",
+        "a",
+        &config("/object"),
+        &json!({"objectSelector": expression("l", "Exists")}),
+    );
+    configure(
+        &server,
+        "Validating",
+        "b",
+        &config("/other"),
+        &json!({"objectSelector": expression("z", "Exists")}),
+    );
+    configure(
+        &server,
+        "Validating",
+        "c",
+        &config("/namespace"),
+        &json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}}}),
+    );
+    configure(
+        &server,
+        "Validating",
+        "d",
+        &config("/elsewhere"),
+        &json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "else"}}}),
+    );
+    configure(&server, "Validating", "e", &config("/cluster"), &cluster);
+    configure(
+        &server,
+        "Validating",
+        "f",
+        &config("/effects"),
+        &json!({"sideEffects": "NoneOnDryRun"}),
+    );
+    let called = || {
+        let mut paths: Vec<String> = hook
+            .take_requests()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        paths.sort();
+        paths
+    };
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 201);
+    assert_eq!(called(), ["/effects", "/namespace", "/object"]);
+    assert_eq!(
+        send(&server, "POST", &format!("{MAPS}?dryRun=All"), &map("b")).0,
+        201
+    );
+    assert_eq!(called(), ["/effects", "/namespace", "/object"]);
+    let namespace = r#"{"metadata":{"name":"n"}}"#;
+    assert_eq!(
+        send(&server, "POST", "/api/v1/namespaces", namespace).0,
+        201
+    );
+    assert_eq!(called(), ["/cluster"]);
+    Ok(())
+}
