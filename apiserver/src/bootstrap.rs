@@ -13,6 +13,19 @@ use crate::verbs::Tracker;
 
 /// The namespaces of a fresh server.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+/// The priority classes of a fresh server: their names, values and descriptions, which are those of kube-apiserver.
+const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
 /// The name of the service of the server itself, and of the object with the ranges of addresses.
 const KUBERNETES: &str = "kubernetes";
 
@@ -26,6 +39,11 @@ pub(crate) async fn create(
     for name in NAMESPACES {
         let namespace = json!({"metadata": {"name": name}});
         create_one(catalog, ("", "namespaces"), "", namespace, &now).await?;
+    }
+    for (name, value, description) in SYSTEM_CLASSES {
+        let names = ("scheduling.k8s.io", "priorityclasses");
+        let class = json!({"metadata": {"name": name}, "value": value, "description": description});
+        create_one(catalog, names, "", class, &now).await?;
     }
     create_node_ports(storage).await?;
     create_ranges(catalog, storage).await?;

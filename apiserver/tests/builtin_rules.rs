@@ -127,12 +127,35 @@ fn check_causes(found: &[StatusCause], expected: &Value) -> Result<(), String> {
     }
 }
 
+/// Gives an object what admission has given to the recorded one before it was prepared.
+fn admit(new: &mut JsonObject, case: &Value) {
+    let fields: &[(&str, &str)] = match case["kind"].as_str() {
+        Some("Pod") => &[
+            ("spec", "tolerations"),
+            ("spec", "priority"),
+            ("spec", "preemptionPolicy"),
+        ],
+        Some("Node") => &[("spec", "taints")],
+        Some("PersistentVolume" | "PersistentVolumeClaim") => &[("metadata", "finalizers")],
+        _ => &[],
+    };
+    for (parent, name) in fields {
+        let versions = [&case["expect"], &case["body"], &case["old"]];
+        let mut values = versions.iter().map(|version| &version[parent][name]);
+        if let Some(value) = values.find(|value| !value.is_null()) {
+            let parent = new.entry(*parent).or_insert_with(|| json!({}));
+            parent[name] = value.clone();
+        }
+    }
+}
+
 fn check(case: &Value) -> Result<(), String> {
     let text = |name: &str| case[name].as_str().unwrap_or_default();
     let now = Arc::new(|| "2024-01-01T00:00:00Z".to_owned());
     let mut rules = Rules::new(text("group"), text("version"), text("kind"), now);
     let mut new = object(&case["body"]);
     new["metadata"]["namespace"] = text("namespace").into();
+    admit(&mut new, case);
     let causes = if text("verb") == "create" {
         let uid = &case["expect"]["metadata"]["uid"];
         if !uid.is_null() {

@@ -8,7 +8,7 @@
 //!
 //! # How to add a plugin
 //!
-//! Write a type that implements [`Plugin`] in a file of this folder, and give its name in `names.rs` the function that
+//! Write a type that implements [`Plugin`] in a file of its own, and give its name in `names.rs` the function that
 //! makes it; the table in the README says what it does. `handles` says which requests it wants in which phase:
 //! `request.operation`, `request.is_for("", "pods", "")`, `request.kind`. `mutate` gets the object as the client of
 //! that version sees it, after the entries of `managedFields` were made: what a plugin changes belongs to no manager,
@@ -18,9 +18,9 @@
 //! `request.forbidden(object, "why")`; no plugin has side effects in a dry run.
 
 mod attributes;
+mod builtin;
 mod chain;
 mod names;
-mod namespace_lifecycle;
 mod plugin;
 mod request;
 mod webhook;

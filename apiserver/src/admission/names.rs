@@ -1,7 +1,11 @@
 //! The names of all plugins, and which of them are on.
 
 use crate::admission::Plugin;
-use crate::admission::namespace_lifecycle::NamespaceLifecycle;
+use crate::admission::builtin::{
+    DefaultIngressClass, DefaultStorageClass, DefaultTolerationSeconds, LimitRanger,
+    NamespaceLifecycle, PersistentVolumeClaimResize, Priority, StorageObjectInUseProtection,
+    TaintNodesByCondition,
+};
 use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
 use crate::policy::{MutatingPolicies, ValidatingPolicies};
 
@@ -44,30 +48,36 @@ const PLUGINS: &[Known] = &[
     default("NamespaceLifecycle", || Box::new(NamespaceLifecycle)),
     absent("NamespaceExists"),
     absent("LimitPodHardAntiAffinityTopology"),
-    absent_default("LimitRanger"),
+    default("LimitRanger", || Box::new(LimitRanger)),
     absent_default("ServiceAccount"),
     absent("NodeRestriction"),
-    absent_default("TaintNodesByCondition"),
+    default("TaintNodesByCondition", || Box::new(TaintNodesByCondition)),
     absent("AlwaysPullImages"),
     absent("ImagePolicyWebhook"),
     absent_default("PodSecurity"),
     absent("PodNodeSelector"),
-    absent_default("Priority"),
-    absent_default("DefaultTolerationSeconds"),
+    default("Priority", || Box::new(Priority)),
+    default("DefaultTolerationSeconds", || {
+        Box::new(DefaultTolerationSeconds)
+    }),
     absent("PodTolerationRestriction"),
     absent("EventRateLimit"),
     absent("ExtendedResourceToleration"),
-    absent_default("DefaultStorageClass"),
-    absent_default("StorageObjectInUseProtection"),
+    default("DefaultStorageClass", || Box::new(DefaultStorageClass)),
+    default("StorageObjectInUseProtection", || {
+        Box::new(StorageObjectInUseProtection)
+    }),
     absent_default("PodGroupProtection"),
     absent("OwnerReferencesPermissionEnforcement"),
-    absent_default("PersistentVolumeClaimResize"),
+    default("PersistentVolumeClaimResize", || {
+        Box::new(PersistentVolumeClaimResize)
+    }),
     absent_default("RuntimeClass"),
     absent_default("CertificateApproval"),
     absent_default("CertificateSigning"),
     absent_default("ClusterTrustBundleAttest"),
     absent_default("CertificateSubjectRestriction"),
-    absent_default("DefaultIngressClass"),
+    default("DefaultIngressClass", || Box::new(DefaultIngressClass)),
     absent("DenyServiceExternalIPs"),
     absent_default("PodTopologyLabels"),
     absent_default("PodGroupWorkloadExists"),

@@ -74,7 +74,6 @@ pub(super) const KINDS: &[Kind] = &[
                 }
             }
         },
-        create: |node, _| taint_not_ready(node),
         validate: check_node,
         validate_update: check_node_update,
         validate_status: check_addresses,
@@ -134,22 +133,6 @@ pub fn finalize_namespace(
         return Err(Status::invalid(&kind, name, causes.into_vec()).into());
     }
     Ok(new)
-}
-
-/// Gives a new node the taint that keeps pods away until it is ready.
-fn taint_not_ready(node: &mut JsonObject) {
-    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
-    let Some(spec) = edit::ensure(node, "spec") else {
-        return;
-    };
-    edit::set_unset(spec, "taints", json!([]));
-    if let Some(Value::Array(taints)) = spec.get_mut("taints")
-        && !taints
-            .iter()
-            .any(|has| has["key"] == taint["key"] && has["effect"] == taint["effect"])
-    {
-        taints.push(taint);
-    }
 }
 
 /// Makes the list of address ranges begin with the single range, which rules.

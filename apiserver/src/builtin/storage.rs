@@ -25,7 +25,6 @@ const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 pub(super) const KINDS: &[Kind] = &[
     Kind {
         default: default_claim,
-        create: |claim, _| add_finalizer(claim, "kubernetes.io/pvc-protection"),
         validate: |claim, causes| check_claim_spec(&claim.child("spec"), causes),
         validate_update: check_claim_update,
         validate_status: |new, _, causes| {
@@ -38,7 +37,6 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         default: default_volume,
         create: |volume, now| {
-            add_finalizer(volume, "kubernetes.io/pv-protection");
             let status = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
             volume.insert("status".to_owned(), status);
         },
@@ -161,18 +159,6 @@ pub(super) const KINDS: &[Kind] = &[
         ..Kind::new("storage.k8s.io", "VolumeAttributesClass")
     },
 ];
-
-fn add_finalizer(object: &mut JsonObject, name: &str) {
-    let Some(metadata) = edit::ensure(object, "metadata") else {
-        return;
-    };
-    edit::set_unset(metadata, "finalizers", json!([]));
-    if let Some(Value::Array(list)) = metadata.get_mut("finalizers")
-        && !list.iter().any(|has| has == name)
-    {
-        list.push(name.into());
-    }
-}
 
 /// Sets the defaults of a claim.
 pub(super) fn default_claim(claim: &mut JsonObject) {

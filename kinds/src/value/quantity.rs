@@ -135,6 +135,41 @@ impl Quantity {
         quantity
     }
 
+    /// The sum of two quantities, in the form of this one unless it is zero. Sums above 10^29 are that number.
+    ///
+    /// ```
+    /// use revstore_kinds::Quantity;
+    ///
+    /// let sum = |one, two| Some(Quantity::parse(one).ok()?.plus(&Quantity::parse(two).ok()?).to_string());
+    /// assert_eq!(sum("1500m", "0.5").as_deref(), Some("2"));
+    /// assert_eq!(sum("512Mi", "512Mi").as_deref(), Some("1Gi"));
+    /// ```
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let limit = 10i128.pow(38);
+        let nanos = |quantity: &Self| {
+            let size = quantity.to_u128(NANO).map(i128::try_from);
+            let size = size.and_then(Result::ok).unwrap_or(limit).min(limit);
+            if quantity.negative { -size } else { size }
+        };
+        let sum = nanos(self).saturating_add(nanos(other));
+        let sum = sum.clamp(-limit, limit);
+        let digits = sum.unsigned_abs().to_string();
+        let mut quantity = Quantity {
+            negative: sum < 0,
+            digits: digits.bytes().map(|digit| digit - b'0').collect(),
+            exponent: NANO,
+            format: if self.is_zero() {
+                other.format
+            } else {
+                self.format
+            },
+            text: None,
+        };
+        quantity.trim();
+        quantity
+    }
+
     /// Whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.digits.is_empty()

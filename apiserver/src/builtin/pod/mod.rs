@@ -27,18 +27,10 @@ pub use subresource::{Eviction, bind, evict, resize, set_ephemeral_containers};
 pub(super) use volume::check_one as check_volume_source;
 pub(super) use warnings::{template_warnings, warnings};
 
-/// The seconds for which a pod tolerates a node that is not ready or unreachable.
-const TOLERATION_SECONDS: i64 = 300;
-
 pub(super) const KINDS: &[Kind] = &[
     Kind {
         default: defaults::default_pod,
         create,
-        update: |new, _| {
-            if let Some(spec) = edit::child_mut(new, "spec") {
-                tolerate_node_failures(spec);
-            }
-        },
         update_status,
         validate: spec::check_pod,
         validate_update: update::check_update,
@@ -72,13 +64,8 @@ pub(super) fn grace_period_seconds(pod: &JsonObject, requested: Option<i64>) -> 
     }
 }
 
-/// Sets what admission gives to each pod, and the first status.
+/// Sets the first status.
 fn create(pod: &mut JsonObject, now: &str) {
-    if let Some(spec) = edit::ensure(pod, "spec") {
-        tolerate_node_failures(spec);
-        edit::set_unset(spec, "priority", 0);
-        edit::set_zero(spec, "preemptionPolicy", "PreemptLowerPriority");
-    }
     let spec = Field::root(pod).child("spec");
     let mut status = json!({"phase": "Pending", "qosClass": qos::class(&spec)});
     if spec.child("schedulingGates").len() > 0 {
@@ -92,34 +79,6 @@ fn create(pod: &mut JsonObject, now: &str) {
         }]);
     }
     pod.insert("status".to_owned(), status);
-}
-
-fn tolerate_node_failures(spec: &mut JsonObject) {
-    for key in [
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    ] {
-        let tolerated = Field::root(spec)
-            .child("tolerations")
-            .items()
-            .any(|toleration| {
-                let found = toleration.child("key").text();
-                let effect = toleration.child("effect").text();
-                (found.is_empty() || found == key) && (effect.is_empty() || effect == "NoExecute")
-            });
-        if tolerated {
-            continue;
-        }
-        edit::set_unset(spec, "tolerations", json!([]));
-        if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
-            tolerations.push(json!({
-                "key": key,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": TOLERATION_SECONDS,
-            }));
-        }
-    }
 }
 
 fn update_status(new: &mut JsonObject, old: &JsonObject, _: &str) {
