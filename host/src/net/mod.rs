@@ -9,6 +9,7 @@
 //! code or from its flags. `tls` also has the certificates of the server and the checks of those of clients.
 
 mod connection;
+mod driver;
 mod endpoint_url;
 mod http1;
 mod http2;

@@ -38,7 +38,7 @@ use self::intake::{Arrivals, Intake};
 use self::keepalive::Pings;
 use crate::net::{
     BoxError, HttpOptions, Keepalive, RequestBody,
-    connection::RequestExecutor,
+    driver::RequestExecutor,
     transport::{BufferedTransport, WriteBuffer},
 };
 
