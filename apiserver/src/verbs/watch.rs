@@ -164,22 +164,33 @@ impl Chunks for WatchChunks {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, RequestError>>> {
         let this = self.get_mut();
-        let mut chunk: Option<Vec<u8>> = None;
+        // One event is not copied, as all watches share its bytes.
+        let mut chunk = Bytes::new();
+        let mut several: Vec<u8> = Vec::new();
         loop {
             match this.watcher.poll_next(context) {
                 Poll::Ready(Some(event)) => {
                     let bytes = this.encoder.event(&event);
-                    let out = chunk.get_or_insert_default();
-                    out.extend_from_slice(&bytes);
-                    if out.len() >= CHUNK_BYTES {
+                    if chunk.is_empty() {
+                        chunk = bytes;
+                    } else {
+                        if several.is_empty() {
+                            several.extend_from_slice(&chunk);
+                        }
+                        several.extend_from_slice(&bytes);
+                    }
+                    if chunk.len().max(several.len()) >= CHUNK_BYTES {
                         break;
                     }
                 }
-                Poll::Ready(None) if chunk.is_none() => return Poll::Ready(None),
-                Poll::Pending if chunk.is_none() => return Poll::Pending,
+                Poll::Ready(None) if chunk.is_empty() => return Poll::Ready(None),
+                Poll::Pending if chunk.is_empty() => return Poll::Pending,
                 _ => break,
             }
         }
-        Poll::Ready(chunk.map(|chunk| Ok(chunk.into())))
+        if !several.is_empty() {
+            chunk = several.into();
+        }
+        Poll::Ready(Some(Ok(chunk)))
     }
 }

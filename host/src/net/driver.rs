@@ -33,6 +33,8 @@ pub(super) struct RequestExecutor {
     /// The requests that have not been polled yet. A leaf lock that only the task of the connection locks. It
     /// is needed because the handles are shared. The list is bounded by the bytes that are read in a round.
     queued: Arc<Mutex<Vec<RequestFuture>>>,
+    /// Counts the requests that run in tasks of their own: it has a further reference for each.
+    waiting: Arc<()>,
 }
 
 impl RequestExecutor {
@@ -51,11 +53,21 @@ impl RequestExecutor {
             // stream, and no other code accesses its state.
             let polled = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(context)));
             if let Ok(Poll::Pending) = polled {
+                let waiting = self.waiting.clone();
                 // The new task polls again and registers its own waker.
-                tokio::spawn(request);
+                tokio::spawn(async move {
+                    request.await;
+                    drop(waiting);
+                });
             }
         }
         any
+    }
+
+    /// Returns whether several requests run in tasks of their own, such as watches.
+    fn are_several_waiting(&self) -> bool {
+        // Each clone of this handle has a reference, too.
+        Arc::strong_count(&self.waiting) > Arc::strong_count(&self.queued) + 1
     }
 }
 
@@ -73,6 +85,8 @@ pub(super) struct ConnectionDriver<'a, C> {
     write_buffer: WriteBuffer,
     task: Arc<TaskWaker>,
     waker: Waker,
+    /// Whether this wake-up was put behind the tasks of the requests.
+    is_deferred: bool,
 }
 
 impl<'a, C: Future> ConnectionDriver<'a, C> {
@@ -90,6 +104,7 @@ impl<'a, C: Future> ConnectionDriver<'a, C> {
             write_buffer,
             waker: Waker::from(task.clone()),
             task,
+            is_deferred: false,
         }
     }
 
@@ -104,6 +119,14 @@ impl<C: Future> Future for ConnectionDriver<'_, C> {
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<C::Output> {
         let driver = self.get_mut();
         driver.task.register(task.waker());
+        // The runtime polls a task that another one wakes next, so the connection would be polled, and would write, after
+        // each watch that has an event. It goes behind all that were woken with it, and writes their events together.
+        if !driver.is_deferred && driver.executor.are_several_waiting() {
+            driver.is_deferred = true;
+            task.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        driver.is_deferred = false;
         let mut context = Context::from_waker(&driver.waker);
         for _ in 0..ROUNDS_MAX {
             driver.task.start_round();
@@ -219,6 +242,34 @@ mod tests {
         check_polls(vec![Box::pin(waits), Box::pin(pending())], 2);
         start.send(()).unwrap();
         seen.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_several_watches_goes_behind_those_that_were_woken_with_it() {
+        // The rounds of the connection after each poll that follows a wake-up.
+        for (watches, expected) in [(1, vec![1]), (2, vec![0, 1])] {
+            let executor = RequestExecutor::default();
+            for _ in 0..watches {
+                executor.queued.lock().push(Box::pin(pending()));
+            }
+            let rounds = AtomicUsize::new(0);
+            let connection = pin!(poll_fn(|_| -> Poll<()> {
+                rounds.fetch_add(1, Ordering::Relaxed);
+                Poll::Pending
+            }));
+            let wake_ups = Arc::new(Count::default());
+            let waker = Waker::from(wake_ups.clone());
+            let mut context = Context::from_waker(&waker);
+            let mut driver = pin!(ConnectionDriver::new(connection, executor, write_buffer()));
+            assert!(driver.as_mut().poll(&mut context).is_pending());
+            rounds.store(0, Ordering::Relaxed);
+            driver.waker.wake_by_ref();
+            for expected in &expected {
+                assert!(driver.as_mut().poll(&mut context).is_pending());
+                assert_eq!(rounds.load(Ordering::Relaxed), *expected, "{watches}");
+            }
+            assert_eq!(wake_ups.get(), expected.len());
+        }
     }
 
     #[tokio::test]
