@@ -22,6 +22,7 @@ mod builtin;
 mod chain;
 mod names;
 mod plugin;
+mod pod_security;
 mod request;
 mod webhook;
 

@@ -6,6 +6,7 @@ use crate::admission::builtin::{
     NamespaceLifecycle, PersistentVolumeClaimResize, Priority, StorageObjectInUseProtection,
     TaintNodesByCondition,
 };
+use crate::admission::pod_security::PodSecurity;
 use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
 use crate::policy::{MutatingPolicies, ValidatingPolicies};
 
@@ -54,7 +55,7 @@ const PLUGINS: &[Known] = &[
     default("TaintNodesByCondition", || Box::new(TaintNodesByCondition)),
     absent("AlwaysPullImages"),
     absent("ImagePolicyWebhook"),
-    absent_default("PodSecurity"),
+    default("PodSecurity", || Box::new(PodSecurity)),
     absent("PodNodeSelector"),
     default("Priority", || Box::new(Priority)),
     default("DefaultTolerationSeconds", || {

@@ -6,7 +6,7 @@ mod limit_ranger;
 mod limits;
 mod namespace_lifecycle;
 mod node_taint;
-mod objects;
+pub(super) mod objects;
 mod persistent_volume_claim_resize;
 mod priority;
 mod storage_protection;

@@ -8,7 +8,7 @@ use crate::http::Front;
 use crate::verbs::decoded;
 
 /// Returns all objects of a built-in resource, those of a namespace if one is given.
-pub(super) async fn list(
+pub(in crate::admission) async fn list(
     front: &Front,
     (group, plural): (&str, &str),
     namespace: Option<&str>,
@@ -34,7 +34,7 @@ pub(super) async fn list(
 
 /// Returns an object of a built-in resource without namespaces. One that the cache does not have is looked up in the
 /// store.
-pub(super) async fn get(
+pub(in crate::admission) async fn get(
     front: &Front,
     (group, plural): (&str, &str),
     name: &str,
