@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-#[allow(dead_code, reason = "plugins that are not there yet use it")]
 mod admission;
 mod allocation;
 pub mod auth;

@@ -90,7 +90,6 @@ impl Exchange {
         }
     }
 
-    #[allow(dead_code, reason = "plugins that are not there yet use it")]
     /// Notes something for an audit. The first value of a key stays.
     pub(crate) fn annotate(&self, key: impl Into<String>, value: impl Into<String>) {
         let mut annotations = self.annotations.lock();
