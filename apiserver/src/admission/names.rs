@@ -3,8 +3,8 @@
 use crate::admission::Plugin;
 use crate::admission::builtin::{
     DefaultIngressClass, DefaultStorageClass, DefaultTolerationSeconds, LimitRanger,
-    NamespaceLifecycle, PersistentVolumeClaimResize, Priority, StorageObjectInUseProtection,
-    TaintNodesByCondition,
+    NamespaceLifecycle, PersistentVolumeClaimResize, Priority, ResourceQuota,
+    StorageObjectInUseProtection, TaintNodesByCondition,
 };
 use crate::admission::pod_security::PodSecurity;
 use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
@@ -97,7 +97,7 @@ const PLUGINS: &[Known] = &[
     default("ValidatingAdmissionWebhook", || {
         Box::<ValidatingWebhooks>::default()
     }),
-    absent_default("ResourceQuota"),
+    default("ResourceQuota", || Box::new(ResourceQuota)),
     absent("AlwaysDeny"),
 ];
 

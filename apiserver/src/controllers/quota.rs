@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use revstore_reflector::{Action, WorkQueue};
@@ -15,6 +16,9 @@ use crate::quota::{Amount, Scopes, tracks, usage};
 
 /// The number of quotas that are counted at the same time.
 pub(super) const WORKERS: usize = 2;
+
+/// The time after which a quota that was raised for a request in flight is looked at again.
+const PENDING_PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct QuotaController {
     client: Client,
@@ -50,6 +54,12 @@ impl QuotaController {
         let Some(object) = self.client.get(&quotas, &namespace, &name).await? else {
             return Ok(Action::Done);
         };
+        // A request raises the quota before it stores its object. What such a request changes after this look conflicts
+        // with the write below.
+        let grants = &self.client.front().grants;
+        if grants.are_pending(&namespace, &name) {
+            return Ok(Action::RequeueAfter(PENDING_PAUSE));
+        }
         let mut quota = versioned(&object);
         let hard = quota["spec"]["hard"]
             .as_object()
@@ -76,11 +86,7 @@ impl QuotaController {
         hard: &Map<String, Value>,
     ) -> Result<BTreeMap<String, String>, Failure> {
         let scopes = Scopes::of(spec);
-        let (now, _) = self
-            .client
-            .front()
-            .storage
-            .moment(std::time::Duration::ZERO);
+        let (now, _) = self.client.front().storage.moment(Duration::ZERO);
         let mut sums: BTreeMap<&str, Amount> = BTreeMap::new();
         for resource in self.monitors.all() {
             let (group, plural) = &resource.key;

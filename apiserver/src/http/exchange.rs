@@ -11,6 +11,7 @@ use revstore_watch_cache::api::Query;
 use crate::auth::User;
 use crate::http::{Accepted, Offer, RequestInfo};
 use crate::metrics::Labels;
+use crate::quota::Grant;
 
 /// A request without its body, and the warnings that its answer will have.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Exchange {
     pub(crate) warnings: Mutex<Vec<String>>,
     /// What the admission notes for an audit, by keys. Held to add or to read it.
     pub(crate) annotations: Mutex<BTreeMap<String, String>>,
+    /// What the request was granted of quotas, until it ends. Held to add to it.
+    pub(crate) grants: Mutex<Vec<Grant>>,
 }
 
 impl Exchange {

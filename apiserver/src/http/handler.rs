@@ -25,6 +25,7 @@ use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
 use crate::metrics::Requests;
 use crate::openapi::Documents;
+use crate::quota::Grants;
 use crate::storage::Storage;
 use crate::stream::Workers;
 use crate::verbs;
@@ -36,6 +37,8 @@ pub(crate) struct Front {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) admission: Chain,
+    /// What requests in flight were granted of quotas.
+    pub(crate) grants: Grants,
     pub(crate) catalog: Catalog,
     pub(crate) documents: Documents,
     pub(crate) storage: Arc<Storage>,
@@ -106,6 +109,7 @@ impl Front {
             upgrade: parts.extensions.remove::<UpgradeOffer>(),
             warnings: Mutex::default(),
             annotations: Mutex::default(),
+            grants: Mutex::default(),
         };
         let mut seats = None;
         let mut is_initial_watch = false;

@@ -44,6 +44,21 @@ impl Amount {
         self.value = self.value.plus(other.value);
     }
 
+    /// Returns the difference, or zero if the other one is larger.
+    pub(crate) fn above(&self, other: &Self) -> Self {
+        let value = if self.exceeds(other) {
+            self.value.minus(other.value)
+        } else {
+            Quantity::default()
+        };
+        Self { value, ..*self }
+    }
+
+    /// Returns whether the value is larger than another one.
+    pub(crate) fn exceeds(&self, other: &Self) -> bool {
+        self.value > other.value
+    }
+
     /// Takes the value of another one if that is larger.
     pub(crate) fn raise_to(&mut self, other: &Self) {
         if other.value > self.value {

@@ -1,12 +1,14 @@
 //! What objects use of resource quotas.
 
 mod amount;
+mod grants;
 mod pod;
 mod scopes;
 
 use serde_json::Value;
 
 pub(crate) use amount::Amount;
+pub(crate) use grants::{Grant, Grants};
 pub(crate) use scopes::Scopes;
 
 /// The part of names between a storage class and what is counted of it.

@@ -31,6 +31,7 @@ use crate::http::{Front, Limits, Random};
 use crate::load::{LoadError, Manifests};
 use crate::metrics::Requests;
 use crate::openapi::Documents;
+use crate::quota::Grants;
 use crate::storage::{EtcdError, Storage};
 use crate::stream::Workers;
 use crate::webhook::{Clients, Resolver};
@@ -272,6 +273,7 @@ impl ApiServerBuilder {
             },
             authorizer,
             admission: Chain::new(&config.admission_plugins),
+            grants: Grants::default(),
             catalog,
             documents: Documents::default(),
             storage: storage.clone(),

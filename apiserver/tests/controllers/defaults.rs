@@ -179,8 +179,10 @@ fn quotas_show_what_is_used() {
         &json!({"status": {"phase": "Succeeded"}}),
     );
     send(&server, "DELETE", &format!("{pods}/b"), "");
-    let idle =
-        json!({"metadata": {"name": "c"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    // The quotas demand that all containers say what they need.
+    let nothing = json!({"requests": {"cpu": "0"}, "limits": {"memory": "0"}});
+    let idle = json!({"metadata": {"name": "c"}, "spec": {"containers": [
+        {"name": "c", "image": "i", "resources": nothing}]}});
     create(&server, pods, &idle);
     for (name, value) in [("pods", "1"), ("requests.cpu", "0"), ("limits.memory", "0")] {
         used[name] = json!(value);

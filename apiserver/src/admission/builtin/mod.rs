@@ -9,6 +9,7 @@ mod node_taint;
 pub(super) mod objects;
 mod persistent_volume_claim_resize;
 mod priority;
+mod resource_quota;
 mod storage_protection;
 
 pub(super) use default_class::{DefaultIngressClass, DefaultStorageClass};
@@ -18,4 +19,5 @@ pub(super) use namespace_lifecycle::NamespaceLifecycle;
 pub(super) use node_taint::TaintNodesByCondition;
 pub(super) use persistent_volume_claim_resize::PersistentVolumeClaimResize;
 pub(super) use priority::Priority;
+pub(super) use resource_quota::ResourceQuota;
 pub(super) use storage_protection::StorageObjectInUseProtection;
