@@ -172,9 +172,7 @@ fn apply_once<S: FieldSchema>(
     for entry in &mut entries {
         entry.fields.reconcile(schema);
     }
-    let fields = fields_of(config, schema)
-        .map_err(|error| unfit("failed to get field set", error))?
-        .recursive_difference(write.ignored);
+    let fields = fields_of(config, schema).recursive_difference(write.ignored);
     let mut own = Entry {
         manager: write.manager.to_owned(),
         operation: Operation::Apply,
@@ -190,7 +188,6 @@ fn apply_once<S: FieldSchema>(
     let new = match &before {
         Some(before) if !before.fields.is_empty() => {
             prune(&merged, &before.fields, &own.fields, &entries, schema)
-                .map_err(|error| unfit("failed to prune fields", error))?
         }
         _ => merged,
     };
@@ -270,11 +267,11 @@ fn prune<S: FieldSchema>(
     own: &FieldSet,
     others: &[Entry],
     schema: S,
-) -> Result<Map<String, Value>, String> {
+) -> Map<String, Value> {
     let last = last.with_named(schema);
     let pruned = remove(merged, &last, schema);
-    let all = fields_of(merged, schema)?.with_named(schema);
-    let kept = fields_of(&pruned, schema)?.with_named(schema);
+    let all = fields_of(merged, schema).with_named(schema);
+    let kept = fields_of(&pruned, schema).with_named(schema);
     let mut owned = own.clone();
     for entry in others {
         owned.extend(entry.fields.clone());
@@ -283,12 +280,8 @@ fn prune<S: FieldSchema>(
     let gone = all.difference(&kept.union(&owned.with_named(schema)));
     let pruned = remove(merged, &gone, schema);
     // So do those that the manager did not apply, although they are in others that it did.
-    let kept = fields_of(&pruned, schema)?.with_named(schema);
-    Ok(remove(
-        merged,
-        &all.difference(&kept).intersection(&last),
-        schema,
-    ))
+    let kept = fields_of(&pruned, schema).with_named(schema);
+    remove(merged, &all.difference(&kept).intersection(&last), schema)
 }
 
 fn annotation(object: &Map<String, Value>) -> Option<&str> {
@@ -310,7 +303,7 @@ fn last_applied<S: FieldSchema>(
     // An object with an item twice has no fields to compare with.
     validate(live, schema).ok()?;
     validate(&last, schema).ok()?;
-    let fields = fields_of(&last, schema).ok()?;
+    let fields = fields_of(&last, schema);
     let comparison = compare_objects(&last, live, schema).ok()?;
     let different = comparison
         .modified

@@ -7,18 +7,12 @@ use serde_json::{Map, Value};
 use crate::compare::element;
 use crate::{FieldSchema, FieldSet, FieldShape, PathElement};
 
-/// Returns the fields that an object has.
-///
-/// # Errors
-/// The text of an error, if a list has an item that cannot be identified.
-pub fn fields_of<S: FieldSchema>(
-    object: &Map<String, Value>,
-    schema: S,
-) -> Result<FieldSet, String> {
+/// Returns the fields that an object has, without the items of lists that cannot be identified.
+pub fn fields_of<S: FieldSchema>(object: &Map<String, Value>, schema: S) -> FieldSet {
     let mut set = FieldSet::default();
     for (name, value) in object {
         let schema_of_member = schema.member(name);
-        let (fields, is_member) = fields_in(value, schema_of_member)?;
+        let (fields, is_member) = fields_in(value, schema_of_member);
         let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         let place = PathElement::Field(name.clone());
         if is_member || is_empty || !schema.names(name) {
@@ -28,41 +22,43 @@ pub fn fields_of<S: FieldSchema>(
             set.children.insert(place, fields);
         }
     }
-    Ok(set)
+    set
 }
 
 /// Returns the fields in a value, and whether it is a field itself.
-fn fields_in<S: FieldSchema>(value: &Value, schema: S) -> Result<(FieldSet, bool), String> {
+fn fields_in<S: FieldSchema>(value: &Value, schema: S) -> (FieldSet, bool) {
     let shape = schema.shape(Some(value));
     match (&shape, value) {
-        (FieldShape::Leaf, _) => Ok((FieldSet::default(), true)),
-        (FieldShape::Object, Value::Object(map)) => Ok((fields_of(map, schema)?, false)),
+        (FieldShape::Leaf, _) => (FieldSet::default(), true),
+        (FieldShape::Object, Value::Object(map)) => (fields_of(map, schema), false),
         (FieldShape::Set | FieldShape::Map(_), Value::Array(items)) => {
             let mut seen = BTreeSet::new();
             let mut duplicates = BTreeSet::new();
             let mut places = Vec::with_capacity(items.len());
             for item in items {
-                let place = element(item, &shape).map_err(|error| error.to_string())?;
+                let Ok(place) = element(item, &shape) else {
+                    continue;
+                };
                 if !seen.insert(place.clone()) {
                     duplicates.insert(place.clone());
                 }
-                places.push(place);
+                places.push((item, place));
             }
             let mut set = FieldSet::default();
-            for (item, place) in items.iter().zip(places) {
+            for (item, place) in places {
                 set.members.insert(place.clone());
                 if duplicates.contains(&place) {
                     continue;
                 }
-                let (fields, _) = fields_in(item, schema.item())?;
+                let (fields, _) = fields_in(item, schema.item());
                 if !fields.is_empty() {
                     set.children.insert(place, fields);
                 }
             }
-            Ok((set, false))
+            (set, false)
         }
-        (_, Value::Null) => Ok((FieldSet::default(), false)),
-        _ => Ok((FieldSet::default(), true)),
+        (_, Value::Null) => (FieldSet::default(), false),
+        _ => (FieldSet::default(), true),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The Go program is `tests/oracle`. If Go is not installed, or its modules cannot be fetched, the tests print
 //! `NOT RUN` and pass; with `REVSTORE_REQUIRE_CLIENTS=1` they fail. A seed of a failure can be set as
-//! `REVSTORE_SEED`.
+//! `REVSTORE_SEED`; `.ci/run expressions-long` takes other seeds each time.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 /// The number of random cases of each test.
 const CASES: usize = 3000;
 /// The number of random sequences of writes.
-const SEQUENCES: usize = 1000;
+const SEQUENCES: usize = 500;
 
 /// The kinds whose schema is used.
 const KINDS: [(&str, &str); 4] = [
@@ -244,8 +244,9 @@ fn sequences_of_writes_have_the_same_managers() {
         }
     }
     let [writes, errors, conflicts] = counts;
+    let few = SEQUENCES / 10;
     assert!(
-        writes > 1000 && errors > 100 && conflicts > 100,
+        seeds.len() == 1 || (writes > SEQUENCES && errors > few && conflicts > few),
         "{counts:?}"
     );
 }

@@ -75,13 +75,19 @@ impl Oracle {
         Some(Self { program })
     }
 
-    /// Returns the seeds of a test.
+    /// Returns the seeds of a test: always the same ones, so that a run that fails can be repeated, unless
+    /// `REVSTORE_RANDOM` is set.
     #[expect(clippy::unused_self, reason = "only a test that runs needs seeds")]
     pub(crate) fn seeds(&self, cases: usize) -> Vec<u64> {
-        match env::var("REVSTORE_SEED") {
-            Ok(seed) => vec![seed.parse().expect("a seed is a number")],
-            Err(_) => (0..cases).map(|_| fastrand::u64(..)).collect(),
+        if let Ok(seed) = env::var("REVSTORE_SEED") {
+            return vec![seed.parse().expect("a seed is a number")];
         }
+        let mut random = if env::var_os("REVSTORE_RANDOM").is_some() {
+            fastrand::Rng::new()
+        } else {
+            fastrand::Rng::with_seed(1)
+        };
+        (0..cases).map(|_| random.u64(..)).collect()
     }
 
     /// Asks all questions.

@@ -64,7 +64,7 @@ impl ObjectStore {
     /// Replaces an object by the version that `change` returns for the current one, such as a patch of
     /// it. If another write changes the object meanwhile, `change` is called again. `None` is an object
     /// that does not exist, for a strategy that
-    /// [creates on update](Strategy::creates_on_update).
+    /// [creates on update](crate::registry::Strategy::creates_on_update).
     ///
     /// A version without changes is not written. An object whose last finalizer was removed after its
     /// deletion is removed.
