@@ -11,6 +11,7 @@ mod controllers;
 pub mod custom;
 pub mod decode;
 mod discovery;
+mod evaluation;
 mod http;
 mod load;
 pub mod managed_fields;

@@ -1,7 +1,6 @@
 //! The evaluation of expressions for one request.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use revstore_cel::{
@@ -14,11 +13,10 @@ use serde_json::{Value as Json, json};
 use super::constraints::{Matched, Subject, has_own_kind};
 use super::definition::{Expression, Variables};
 use crate::auth::{Attributes as Access, Authorizer, User};
+use crate::evaluation::{WORKER_COST_MAX, beside_tasks};
 
 /// The maximum cost of all expressions of a policy, for one binding, one parameter and one request.
 pub(crate) const POLICY_COST_MAX: u64 = 10_000_000;
-/// The cost after which other tasks have a turn.
-const TURN_COST: u64 = 50_000;
 /// The maximum size of the stack that variables use which refer to each other, in bytes. An expression that needs more
 /// fails.
 const STACK_BYTES_MAX: usize = 256 * 1024;
@@ -203,10 +201,13 @@ pub(crate) struct Bindings<'a> {
     params: Option<&'a Value>,
     has_authorizer: bool,
     has_namespace: bool,
-    computed: RefCell<HashMap<String, Result<Value, EvaluationError>>>,
+    /// In the order in which they were computed.
+    computed: RefCell<Vec<(String, Result<Value, EvaluationError>)>>,
     /// The cost of variables that is not yet accounted for, and its maximum.
     composed: Cell<u64>,
     composed_max: Cell<u64>,
+    /// The maximum cost of one evaluation.
+    call_max: Cell<u64>,
     /// Where the stack began.
     stack: Cell<usize>,
     /// The cost since other tasks had a turn.
@@ -229,6 +230,7 @@ impl<'a> Bindings<'a> {
             computed: RefCell::default(),
             composed: Cell::new(0),
             composed_max: Cell::new(0),
+            call_max: Cell::new(CALL_COST_MAX),
             stack: Cell::new(0),
             turn: 0,
         }
@@ -256,12 +258,10 @@ impl<'a> Bindings<'a> {
                 return Ok(Err(format!("compilation error: {reason}")));
             }
         };
-        self.composed.set(0);
-        self.composed_max.set(*budget);
-        let evaluation = self.begin(program);
+        let evaluation = self.begin(program, *budget);
         let cost = self.composed.get().saturating_add(evaluation.cost);
         self.turn = self.turn.saturating_add(cost);
-        if self.turn > TURN_COST {
+        if self.turn > WORKER_COST_MAX {
             self.turn = 0;
             tokio::task::yield_now().await;
         }
@@ -276,10 +276,28 @@ impl<'a> Bindings<'a> {
         }))
     }
 
-    /// Evaluates a program, and remembers where the stack begins, which a task has not.
-    fn begin(&self, program: &Program) -> Evaluation {
+    /// Evaluates a program, beside other tasks if it or the variables that it uses take long.
+    fn begin(&self, program: &Program, budget: u64) -> Evaluation {
+        let known = self.computed.borrow().len();
+        let short = self.begin_within(program, budget.min(WORKER_COST_MAX), WORKER_COST_MAX);
+        let is_long = |cost: u64| cost > WORKER_COST_MAX;
+        if !is_long(short.cost) && !is_long(self.composed.get()) {
+            return short;
+        }
+        beside_tasks(|| {
+            // Variables may have ended early.
+            self.computed.borrow_mut().truncate(known);
+            self.begin_within(program, budget, CALL_COST_MAX)
+        })
+    }
+
+    /// Evaluates a program with limits, and remembers where the stack begins, which a task has not.
+    fn begin_within(&self, program: &Program, composed_max: u64, call_max: u64) -> Evaluation {
+        self.composed.set(0);
+        self.composed_max.set(composed_max);
+        self.call_max.set(call_max);
         self.stack.set(stack_address());
-        program.evaluate_in(self, CALL_COST_MAX)
+        program.evaluate_in(self, call_max)
     }
 
     /// Evaluates a variable of the policy.
@@ -302,7 +320,7 @@ impl<'a> Bindings<'a> {
         if self.stack.get().abs_diff(stack_address()) > STACK_BYTES_MAX {
             return Some(Err(failed("too many variables refer to each other")));
         }
-        let evaluation = program.evaluate_in(self, CALL_COST_MAX);
+        let evaluation = program.evaluate_in(self, self.call_max.get());
         let composed = self.composed.get().saturating_add(evaluation.cost);
         self.composed.set(composed);
         if composed > self.composed_max.get() {
@@ -345,12 +363,14 @@ impl Activation for Bindings<'_> {
         if variable != "variables" {
             return None;
         }
-        if let Some(known) = self.computed.borrow().get(field) {
+        let computed = self.computed.borrow();
+        if let Some((_, known)) = computed.iter().find(|(name, _)| name == field) {
             return Some(known.clone());
         }
+        drop(computed);
         let value = self.compute(field)?;
         let mut computed = self.computed.borrow_mut();
-        computed.insert(field.to_owned(), value.clone());
+        computed.push((field.to_owned(), value.clone()));
         Some(value)
     }
 }

@@ -1,6 +1,6 @@
 //! The evaluation of rules.
 
-use revstore_cel::{CALL_COST_MAX, EvaluationError, Program, Value as Data, to_value};
+use revstore_cel::{CALL_COST_MAX, Evaluation, EvaluationError, Program, Value as Data, to_value};
 use revstore_watch_cache::status::{CauseReason, FieldPath, StatusCause};
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use super::OBJECT_COST_MAX;
 use super::rule::Rule;
 use super::tree::{Node, Rules};
 use crate::custom::schema::{Causes, Path};
+use crate::evaluation::{WORKER_COST_MAX, beside_tasks};
 
 /// The maximum length of a computed message.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -201,6 +202,19 @@ impl Validator<'_> {
         Ok(())
     }
 
+    /// Evaluates an expression, beside other tasks if it takes long.
+    fn run(&self, program: &Program, variables: &[(&str, Data)]) -> Evaluation {
+        let spent = OBJECT_COST_MAX.saturating_sub(self.left);
+        let left = WORKER_COST_MAX.saturating_sub(u64::try_from(spent).unwrap_or_default());
+        let evaluation = program.evaluate(variables, left.min(CALL_COST_MAX));
+        match evaluation.result {
+            Err(EvaluationError::CostLimit) => {
+                beside_tasks(|| program.evaluate(variables, CALL_COST_MAX))
+            }
+            _ => evaluation,
+        }
+    }
+
     /// Pays for an evaluation.
     fn pay(&mut self, cost: u64) -> bool {
         self.left = self
@@ -218,7 +232,7 @@ impl Validator<'_> {
         program: &Program,
         variables: &[(&str, Data)],
     ) -> Result<Option<bool>, Exhausted> {
-        let evaluation = program.evaluate(variables, CALL_COST_MAX);
+        let evaluation = self.run(program, variables);
         let name = rule.name();
         if !self.pay(evaluation.cost) {
             let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -267,7 +281,7 @@ impl Validator<'_> {
         let Some(Ok(program)) = &rule.message_program else {
             return Ok(default());
         };
-        let evaluation = program.evaluate(variables, CALL_COST_MAX);
+        let evaluation = self.run(program, variables);
         if !self.pay(evaluation.cost) {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further \
                           validation rules will be run";
