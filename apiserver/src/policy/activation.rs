@@ -46,15 +46,39 @@ impl Scene {
     ) -> Self {
         let request = subject.request;
         let value = |object: Option<&JsonObject>| {
-            object.map_or(Value::Null, |object| {
-                let converted = matched.convert(request, object);
-                Value::map(
-                    converted
-                        .iter()
-                        .map(|(name, value)| (name.as_str(), Value::from_json(value))),
-                )
-            })
+            object.map_or(Value::Null, |object| map(&matched.convert(request, object)))
         };
+        let described = request_json(subject, matched);
+        Self::of(
+            subject,
+            [value(object), value(request.old)],
+            &described,
+            namespace,
+        )
+    }
+
+    /// Returns what the match conditions of a webhook see. The objects are of the version that the webhook is asked
+    /// about.
+    pub(crate) fn of_webhook(
+        subject: &Subject<'_>,
+        matched: &Matched,
+        object: Option<&JsonObject>,
+        old: Option<&JsonObject>,
+    ) -> Self {
+        let objects = [object, old].map(|object| object.map_or(Value::Null, map));
+        let mut described = request_json(subject, matched);
+        // The resource is that of the request, whatever the version of the objects is.
+        described["resource"] = described["requestResource"].clone();
+        Self::of(subject, objects, &described, None)
+    }
+
+    fn of(
+        subject: &Subject<'_>,
+        [object, old]: [Value; 2],
+        described: &Json,
+        namespace: Option<&JsonObject>,
+    ) -> Self {
+        let request = subject.request;
         let asked: Arc<dyn Asked> = Arc::new(AccessOf {
             authorizer: request.front.authorizer.clone(),
             user: request.user().clone(),
@@ -68,16 +92,10 @@ impl Scene {
         access.namespace = subject.namespace_name().into_owned();
         access.name = request.name.to_string();
         Self {
-            object: value(object),
-            old: value(request.old),
-            request: Value::from_json(&request_json(subject, matched)),
-            namespace: namespace.map_or(Value::Null, |object| {
-                Value::map(
-                    object
-                        .iter()
-                        .map(|(name, value)| (name.as_str(), Value::from_json(value))),
-                )
-            }),
+            object,
+            old,
+            request: Value::from_json(described),
+            namespace: namespace.map_or(Value::Null, map),
             authorizer: Value::authorizer(asked.clone(), user),
             resource_authorizer: Value::resource_check(asked, access),
         }
@@ -85,12 +103,16 @@ impl Scene {
 
     /// Replaces the object, which is of the version of the scene.
     pub(crate) fn set_object(&mut self, object: &JsonObject) {
-        self.object = Value::map(
-            object
-                .iter()
-                .map(|(name, value)| (name.as_str(), Value::from_json(value))),
-        );
+        self.object = map(object);
     }
+}
+
+fn map(object: &JsonObject) -> Value {
+    Value::map(
+        object
+            .iter()
+            .map(|(name, value)| (name.as_str(), Value::from_json(value))),
+    )
 }
 
 /// Returns the variable `request`.

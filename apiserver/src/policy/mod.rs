@@ -17,6 +17,10 @@ mod params;
 mod patch;
 mod validating;
 
+pub(crate) use activation::Scene;
+pub(crate) use conditions::Conditions;
+pub(crate) use constraints::{Matched, Subject};
+pub(crate) use definition::Variables;
 pub(crate) use expression::{Compiler, JSON_PATCH_TYPE, OBJECT_TYPE, Purpose, Refusal};
 pub(crate) use mutating::MutatingPolicies;
 pub(crate) use validating::ValidatingPolicies;

@@ -376,3 +376,71 @@ fn webhooks_are_called_for_what_they_select() -> TestResult {
     assert_eq!(called(), ["/cluster"]);
     Ok(())
 }
+
+#[test]
+fn match_conditions_say_which_requests_a_webhook_sees() -> TestResult {
+    let hook =
+        HookServer::start(|_, review| Answer::Json(verdict(review, json!({"allowed": true}))));
+    let server = ApiServer::builder().start()?;
+    let conditions = |expressions: &[&str]| {
+        let conditions = expressions.iter().enumerate();
+        let conditions = conditions.map(
+            |(index, expression)| json!({"name": format!("c{index}"), "expression": expression}),
+        );
+        json!({"matchConditions": conditions.collect::<Vec<_>>()})
+    };
+    let add = |name: &str, expressions: &[&str], policy: &str| {
+        let mut changes = conditions(expressions);
+        changes["failurePolicy"] = policy.into();
+        let config = hook.client_config(&format!("/{name}"));
+        configure(&server, "Validating", name, &config, &changes);
+    };
+    let create = |name: &str| {
+        let answer = value(&send(&server, "POST", MAPS, &map(name)));
+        let mut paths: Vec<String> = hook
+            .take_requests()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
+        paths.sort();
+        (answer.0, answer.1, paths)
+    };
+    let is_admin = "request.userInfo.username == 'admin'";
+    let may = "authorizer.requestResource.check('delete').allowed()";
+    let fails = "object.data.missing == 'x'";
+    add("holds", &[is_admin, may, "object.data.a == '1'"], "Fail");
+    add("new", &["oldObject == null"], "Fail");
+    add(
+        "false",
+        &[is_admin, "request.operation == 'DELETE'"],
+        "Fail",
+    );
+    add("ignored", &[fails], "Ignore");
+    // One that is false counts more than errors.
+    add("both", &[fails, "request.name != 'a'"], "Fail");
+    let (status, answer, called) = create("a");
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(called, ["/holds", "/new"]);
+
+    // An error refuses the request, before a webhook is asked.
+    let (status, answer, called) = create("b");
+    let message = "configmaps \"b\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: \
+                   no such key: missing";
+    assert_eq!(
+        (status, &answer["reason"], &answer["message"]),
+        (403, &json!("Forbidden"), &json!(message)),
+        "{answer}"
+    );
+    assert_eq!(called, [""; 0]);
+
+    // A change of the configuration counts at once.
+    let path = format!("{GROUP}/validatingwebhookconfigurations/both");
+    let mut changed = value(&send(&server, "GET", &path, "")).1;
+    changed["webhooks"][0]["matchConditions"][0]["expression"] = "true".into();
+    let put = send(&server, "PUT", &path, &changed.to_string());
+    assert_eq!(put.0, 200, "{}", put.1);
+    let (status, answer, called) = create("b");
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(called, ["/both", "/holds", "/new"]);
+    Ok(())
+}

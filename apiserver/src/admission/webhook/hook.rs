@@ -1,14 +1,16 @@
 //! One webhook of a configuration.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::selector::Selector;
+use crate::policy::{Compiler, Conditions};
 use crate::webhook::{DEFAULT_TIMEOUT, Endpoint, EndpointError};
 
 /// A webhook.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Hook {
     /// The name of its configuration.
     pub(super) configuration: String,
@@ -30,6 +32,10 @@ pub(super) struct Hook {
     pub(super) review_versions: Vec<String>,
     /// Whether it is asked again after later changes.
     pub(super) is_reinvocable: bool,
+    /// Its match conditions.
+    conditions: Vec<Value>,
+    /// Compiled when they are first needed.
+    compiled: OnceLock<Conditions>,
 }
 
 /// A rule, which says for which requests a webhook is called.
@@ -85,7 +91,23 @@ impl Hook {
             timeout: seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
             review_versions: texts(webhook, "admissionReviewVersions"),
             is_reinvocable: text("reinvocationPolicy") == Some("IfNeeded"),
+            conditions: webhook["matchConditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default(),
+            compiled: OnceLock::new(),
         }
+    }
+
+    /// Returns the compiled match conditions, or `None` if there are none.
+    pub(super) fn conditions(&self) -> Option<&Conditions> {
+        if self.conditions.is_empty() {
+            return None;
+        }
+        Some(self.compiled.get_or_init(|| {
+            let mut compiler = Compiler::new(false, false);
+            Conditions::compile(&mut compiler, self.conditions.iter(), self.ignores_failures)
+        }))
     }
 }
 

@@ -7,9 +7,11 @@ use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::{Map, Value};
 
 use super::hook::{Hook, Rule, Scope};
+use super::validating::shown;
 use super::versions::equivalents;
 use crate::admission::{Attributes, Operation};
 use crate::catalog::Resource;
+use crate::policy::{Matched, Scene, Subject, Variables};
 
 /// A webhook that is called for a request.
 #[derive(Debug)]
@@ -22,7 +24,8 @@ pub(super) struct Invocation<'a> {
 /// Returns how a webhook is called for a request, or `None` if it is not.
 ///
 /// # Errors
-/// The namespace of a request that a rule matches does not exist, or a selector is invalid.
+/// The namespace of a request that a rule matches does not exist, or a selector is invalid, or its match conditions
+/// cannot be evaluated.
 pub(super) async fn invocation<'a>(
     hook: &'a Hook,
     request: &Attributes<'_>,
@@ -59,11 +62,40 @@ pub(super) async fn invocation<'a>(
             other: Some(other.clone()),
         });
     }
-    if invocation.is_some() {
-        in_namespace?;
-        selected?;
-    }
-    Ok(invocation)
+    let Some(invocation) = invocation else {
+        return Ok(None);
+    };
+    in_namespace?;
+    selected?;
+    let holds = meets_conditions(&invocation, request, object).await?;
+    Ok(holds.then_some(invocation))
+}
+
+/// Returns whether the match conditions of a webhook hold.
+///
+/// # Errors
+/// They cannot be evaluated, or the objects not be converted.
+async fn meets_conditions(
+    invocation: &Invocation<'_>,
+    request: &Attributes<'_>,
+    object: Option<&JsonObject>,
+) -> Result<bool, RequestError> {
+    let Some(conditions) = invocation.hook.conditions() else {
+        return Ok(true);
+    };
+    let new = shown(request, invocation, object).await?;
+    let old = shown(request, invocation, request.old).await?;
+    let subject = Subject::new(request);
+    let matched = match &invocation.other {
+        Some(other) => Matched::Equivalent(other.clone()),
+        None => Matched::Own,
+    };
+    let scene = Scene::of_webhook(&subject, &matched, new.as_deref(), old.as_deref());
+    let held = conditions.hold(&scene, None, &Variables::default()).await;
+    held.map_err(|error| {
+        let resource = request.resource.names.resource_name();
+        Status::forbidden(&resource, &request.name, &error).into()
+    })
 }
 
 /// Returns whether a rule is about a request for a group, version and resource.

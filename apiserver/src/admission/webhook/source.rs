@@ -22,9 +22,32 @@ pub(super) struct Source {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The names and revisions of the configurations.
-    configurations: Vec<(String, Revision)>,
-    hooks: Arc<Vec<Hook>>,
+    configurations: Vec<Configuration>,
+    /// The webhooks of all of them.
+    hooks: Arc<Vec<Arc<Hook>>>,
+}
+
+/// One version of a configuration.
+#[derive(Clone, Debug)]
+struct Configuration {
+    name: String,
+    revision: Revision,
+    hooks: Vec<Arc<Hook>>,
+}
+
+impl Configuration {
+    fn is_of(&self, object: &Object) -> bool {
+        self.name == object.name() && self.revision == object.mod_revision()
+    }
+
+    fn read(object: &Object) -> Self {
+        let value = serde_json::from_slice(object.value()).unwrap_or_default();
+        Self {
+            name: object.name().to_owned(),
+            revision: object.mod_revision(),
+            hooks: Hook::all_of(&value).into_iter().map(Arc::new).collect(),
+        }
+    }
 }
 
 impl Source {
@@ -58,7 +81,7 @@ impl Source {
     pub(super) async fn hooks(
         &self,
         request: &Attributes<'_>,
-    ) -> Result<Arc<Vec<Hook>>, RequestError> {
+    ) -> Result<Arc<Vec<Arc<Hook>>>, RequestError> {
         let Some(stored) = self.stored(request) else {
             return Ok(Arc::default());
         };
@@ -67,24 +90,31 @@ impl Source {
         // What cannot be read configures nothing, and does not keep the rest from it.
         let objects: Vec<Object> = list.items.readable().collect::<Result<_, _>>()?;
         let known = self.known.lock().clone();
-        let is_same = |(object, (name, revision)): (&Object, &(String, Revision))| {
-            object.name() == name && object.mod_revision() == *revision
-        };
         if objects.len() == known.configurations.len()
-            && objects.iter().zip(&known.configurations).all(is_same)
+            && objects
+                .iter()
+                .zip(&known.configurations)
+                .all(|(object, configuration)| configuration.is_of(object))
         {
             return Ok(known.hooks.clone());
         }
-        let hooks = objects.iter().flat_map(|object| {
-            let value = serde_json::from_slice(object.value()).unwrap_or_default();
-            Hook::all_of(&value)
+        let configurations = objects.iter().map(|object| {
+            // Those that have not changed keep what is compiled. Both lists are in the order of the names.
+            let known = &known.configurations;
+            let index = known.binary_search_by(|known| known.name.as_str().cmp(object.name()));
+            let known = index.ok().and_then(|index| known.get(index));
+            known
+                .filter(|known| known.is_of(object))
+                .cloned()
+                .unwrap_or_else(|| Configuration::read(object))
         });
-        let hooks: Arc<Vec<Hook>> = Arc::new(hooks.collect());
-        let configurations = objects.iter();
-        let configurations =
-            configurations.map(|object| (object.name().to_owned(), object.mod_revision()));
+        let configurations: Vec<_> = configurations.collect();
+        let hooks = configurations
+            .iter()
+            .flat_map(|configuration| configuration.hooks.iter().cloned());
+        let hooks: Arc<Vec<_>> = Arc::new(hooks.collect());
         *self.known.lock() = Arc::new(Known {
-            configurations: configurations.collect(),
+            configurations,
             hooks: hooks.clone(),
         });
         Ok(hooks)
