@@ -387,6 +387,43 @@ fn a_certificate_that_has_signed_itself_and_http2_are_accepted() -> TestResult {
 }
 
 #[test]
+fn a_certificate_that_is_itself_trusted_is_accepted() -> TestResult {
+    // As with envtest: the bundle is the certificate, which an authority has signed that it does not contain.
+    for (names, year, expected) in [
+        (["127.0.0.1"], 4096, None),
+        (
+            ["127.0.0.2"],
+            4096,
+            Some("certificate is valid for 127.0.0.2, not 127.0.0.1"),
+        ),
+        (
+            ["127.0.0.1"],
+            2020,
+            Some("certificate has expired or is not yet valid"),
+        ),
+    ] {
+        let identity = Authority::new().issue(&names, |params| {
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        });
+        let bundle = identity.bundle();
+        let hook = HookServer::with_identity(identity, bundle, &[], |_, review| {
+            Answer::Json(convert(review))
+        });
+        let server = start(&hook)?;
+        let body = thing("v1", "a", &json!({"text": "a"}));
+        let (status, answer) = send(&server, "POST", V1, &body);
+        match expected {
+            None => assert_eq!(status, 201, "{answer}"),
+            Some(expected) => {
+                assert_eq!(status, 500);
+                assert!(answer.contains(expected), "{answer}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn services_are_found_by_the_flag_or_not_at_all() -> TestResult {
     let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
     let service = json!({"service": {"namespace": "system", "name": "hooks", "path": "/convert"},

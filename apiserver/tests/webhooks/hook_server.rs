@@ -116,6 +116,14 @@ impl Identity {
         (Self::new(&certificate, &key), bundle)
     }
 
+    /// Returns the certificate as the field `caBundle`.
+    pub(crate) fn bundle(&self) -> String {
+        let body = STANDARD.encode(&self.chain[0]);
+        STANDARD.encode(format!(
+            "-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+        ))
+    }
+
     fn config(self, protocols: &[&[u8]]) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider)

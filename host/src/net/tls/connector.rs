@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -15,8 +16,19 @@ use rustls::{
     server::ParsedCertificate,
 };
 use thiserror::Error;
+use x509_cert::{
+    Certificate,
+    der::{Decode, oid::ObjectIdentifier},
+    ext::pkix::ExtendedKeyUsage,
+};
 
 use super::restated_certificate::RestatedCertificate;
+
+/// The purposes of a certificate that a server may have: `serverAuth` and any.
+const SERVER_PURPOSES: [ObjectIdentifier; 2] = [
+    ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1"),
+    ObjectIdentifier::new_unwrap("2.5.29.37.0"),
+];
 
 /// The error of settings for connections to servers.
 #[derive(Debug, Error)]
@@ -36,7 +48,8 @@ pub enum ConnectorError {
 /// Returns the settings of connections to servers whose certificates are signed by one of `authorities`, in PEM, or by
 /// one that the system trusts if there are none. `protocols` are offered by ALPN.
 ///
-/// As with Go, a server may have the certificate of an authority, such as one that it has signed itself.
+/// As with Go, a server may have the certificate of an authority, such as one that it has signed itself, and one that is
+/// itself among `authorities`, whoever has signed it.
 ///
 /// # Errors
 /// [`ConnectorError`].
@@ -45,16 +58,18 @@ pub fn client_tls(
     protocols: &[&[u8]],
 ) -> Result<Arc<ClientConfig>, ConnectorError> {
     let provider = Arc::new(ring::default_provider());
-    let roots = Arc::new(match authorities {
+    let (roots, trusted) = match authorities {
         Some(pem) => roots_of(pem)?,
-        None => system_roots()?,
-    });
+        None => (system_roots()?, Vec::new()),
+    };
+    let roots = Arc::new(roots);
     let verifier = ServerVerifier {
         inner: WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
             .map_err(|error| ConnectorError::System(error.to_string()))?,
         algorithms: provider.signature_verification_algorithms,
         roots,
+        trusted,
     };
     let mut config = config_builder(provider)?
         .dangerous()
@@ -70,17 +85,18 @@ fn config_builder(
     ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
 }
 
-/// Returns the certificates in PEM. Those that cannot be read are left out, as by Go.
-fn roots_of(pem: &[u8]) -> Result<RootCertStore, ConnectorError> {
+/// Returns the certificates in PEM, as authorities and as they are. Those that cannot be read are left out, as by Go.
+fn roots_of(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), ConnectorError> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
+    for certificate in &certificates {
         // An authority that cannot be used signs nothing.
-        let _ = roots.add(certificate);
+        let _ = roots.add(certificate.clone());
     }
     if roots.is_empty() {
         return Err(ConnectorError::Authorities);
     }
-    Ok(roots)
+    Ok((roots, certificates))
 }
 
 fn system_roots() -> Result<RootCertStore, ConnectorError> {
@@ -100,6 +116,40 @@ struct ServerVerifier {
     /// The authorities and algorithms of `inner`.
     roots: Arc<RootCertStore>,
     algorithms: WebPkiSupportedAlgorithms,
+    /// Certificates that are trusted whoever has signed them.
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl ServerVerifier {
+    /// Verifies a certificate that is itself trusted: its time, its name and what it is for.
+    fn verify_trusted(
+        certificate: &CertificateDer<'_>,
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let decoded = Certificate::from_der(certificate)
+            .map_err(|_| rustls::Error::from(CertificateError::BadEncoding))?;
+        let fields = decoded.tbs_certificate();
+        let now = Duration::from_secs(now.as_secs());
+        let validity = fields.validity();
+        if now < validity.not_before.to_unix_duration() {
+            return Err(CertificateError::NotValidYet.into());
+        }
+        if now > validity.not_after.to_unix_duration() {
+            return Err(CertificateError::Expired.into());
+        }
+        let usage = fields.get_extension::<ExtendedKeyUsage>();
+        let usage = usage.map_err(|_| rustls::Error::from(CertificateError::BadEncoding))?;
+        if let Some((_, ExtendedKeyUsage(purposes))) = usage
+            && !purposes
+                .iter()
+                .any(|purpose| SERVER_PURPOSES.contains(purpose))
+        {
+            return Err(CertificateError::InvalidPurpose.into());
+        }
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
 }
 
 impl fmt::Debug for ServerVerifier {
@@ -117,6 +167,9 @@ impl ServerCertVerifier for ServerVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if self.trusted.contains(end_entity) {
+            return Self::verify_trusted(end_entity, name, now);
+        }
         let Some(restated) = RestatedCertificate::new(end_entity) else {
             return self
                 .inner
