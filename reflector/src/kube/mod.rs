@@ -456,6 +456,10 @@ impl ListWatch for KubeListWatch {
     }
 }
 
+/// The number of parts of a body without an event after which other tasks have a turn: a server that sends blanks, or one
+/// large event, may be faster than they are read.
+const PARTS_MAX: usize = 64;
+
 /// The events of a watch.
 struct WatchBody {
     body: Incoming,
@@ -493,7 +497,7 @@ impl Stream for WatchBody {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         let watch = &mut *self;
-        loop {
+        for _ in 0..PARTS_MAX {
             if watch.has_ended {
                 return Poll::Ready(None);
             }
@@ -518,5 +522,7 @@ impl Stream for WatchBody {
                 }
             }
         }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }
