@@ -109,6 +109,19 @@ impl<'a> Labels<'a> {
             self.version,
         ]
     }
+
+    /// Returns the values of [`LABELS`], and those of further labels.
+    fn values_and<'b, const MORE: usize, const ALL: usize>(
+        &self,
+        more: [&'b str; MORE],
+    ) -> [&'b str; ALL]
+    where
+        'a: 'b,
+    {
+        const { assert!(ALL == LABELS.len() + MORE, "each label has a value") };
+        let mut values = self.values().into_iter().chain(more);
+        std::array::from_fn(|_| values.next().unwrap_or_default())
+    }
 }
 
 /// Returns the label of a path that is not one of a resource: the first words of those that the server has.
@@ -290,15 +303,6 @@ impl Requests {
         started: Instant,
     ) -> Recording {
         let labels = self.bounded(labels);
-        let [
-            component,
-            group,
-            resource,
-            scope,
-            subresource,
-            verb,
-            version,
-        ] = labels.values();
         let dry_run = labels.dry_run;
         // kube-apiserver does not see the status of a WebSocket.
         let code = if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -306,31 +310,11 @@ impl Requests {
         } else {
             status.as_str()
         };
-        let values = [
-            component,
-            group,
-            resource,
-            scope,
-            subresource,
-            verb,
-            version,
-            code,
-            dry_run,
-            "",
-        ];
+        let values: [_; 10] = labels.values_and([code, dry_run, ""]);
         if let Ok(total) = self.total.get_metric_with_label_values(&values) {
             total.inc();
         }
-        let with_dry_run = [
-            component,
-            group,
-            resource,
-            scope,
-            subresource,
-            verb,
-            version,
-            dry_run,
-        ];
+        let with_dry_run: [_; 8] = labels.values_and([dry_run]);
         let values = labels.values();
         let of = |metrics: &HistogramVec| metrics.get_metric_with_label_values(&values).ok();
         Recording {
@@ -342,7 +326,7 @@ impl Requests {
                 .ok(),
             sli_duration: of(&self.sli_durations),
             size: ["GET", "LIST"]
-                .contains(&verb)
+                .contains(&labels.verb)
                 .then(|| of(&self.sizes))
                 .flatten(),
         }
@@ -351,25 +335,7 @@ impl Requests {
     /// Counts a request that has run into its time limit.
     pub(crate) fn terminated(&self, labels: &Labels<'_>, status: StatusCode) {
         let labels = self.bounded(labels);
-        let [
-            component,
-            group,
-            resource,
-            scope,
-            subresource,
-            verb,
-            version,
-        ] = labels.values();
-        let values = [
-            component,
-            group,
-            resource,
-            scope,
-            subresource,
-            verb,
-            version,
-            status.as_str(),
-        ];
+        let values: [_; 8] = labels.values_and([status.as_str()]);
         if let Ok(total) = self.terminations.get_metric_with_label_values(&values) {
             total.inc();
         }

@@ -1,0 +1,157 @@
+//! Warnings about objects that are written.
+
+#[path = "client/exchange.rs"]
+mod exchange;
+
+use exchange::{answer, exchange};
+use revstore_apiserver::ApiServer;
+use serde_json::{Value, json};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const PATCH: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Sends one request, checks its status, and returns the texts of its warnings.
+fn warned(
+    server: &ApiServer,
+    (method, path): (&str, &str),
+    media: &str,
+    body: &Value,
+    expected: u16,
+) -> Vec<String> {
+    let fields = format!("Content-Type: {media}\r\n");
+    let answer = answer(server.endpoint(), method, path, &fields, &body.to_string());
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {expected} ")),
+        "{method} {path} {answer}"
+    );
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let lines = head
+        .lines()
+        .filter_map(|line| line.strip_prefix("warning: 299 - "));
+    lines.map(str::to_owned).collect()
+}
+
+fn deployment(name: &str, value: &str) -> Value {
+    let twice = json!([{"name": "X", "value": "1"}, {"name": "X", "value": value}]);
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i", "env": twice}]},
+            },
+        },
+    })
+}
+
+#[test]
+fn each_write_of_a_template_is_warned_of() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let hidden = "\"spec.template.spec.containers[0].env[1]: hides previous definition of \\\"X\\\", which may be \
+                  dropped when using apply\"";
+    let json = "application/json";
+    let object = format!("{DEPLOYMENTS}/d");
+    let applied = format!("{DEPLOYMENTS}/e?fieldManager=m");
+    let of = |value| deployment("d", value);
+    let once = |request, media, body: &Value, status| {
+        let warnings = warned(&server, request, media, body, status);
+        assert_eq!(warnings, [hidden], "{request:?} {media}");
+    };
+    let never = |request, media, body: &Value, status| {
+        let warnings = warned(&server, request, media, body, status);
+        assert_eq!(warnings, [""; 0], "{request:?} {media}");
+    };
+    once(("POST", DEPLOYMENTS), json, &of("2"), 201);
+    once(("PUT", &object), json, &of("3"), 200);
+    // What has not changed was warned of before.
+    never(("PUT", &object), json, &of("3"), 200);
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    never(("PATCH", &object), PATCH, &labels, 200);
+    let replicas = json!({"spec": {"replicas": 2}});
+    once(("PATCH", &object), PATCH, &replicas, 200);
+    let scale = format!("{object}/scale");
+    let replicas = json!({"spec": {"replicas": 3}});
+    once(("PATCH", &scale), PATCH, &replicas, 200);
+    let status = json!({"status": {"replicas": 3}});
+    let status_path = format!("{object}/status");
+    never(("PATCH", &status_path), PATCH, &status, 200);
+    // An apply that creates, and one that updates.
+    let mut wanted = deployment("e", "2");
+    wanted["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
+    wanted["spec"]["template"]["spec"]["nodeSelector"] = json!({"beta.kubernetes.io/os": "linux"});
+    for (replicas, status) in [(1, 201), (2, 200)] {
+        wanted["spec"]["replicas"] = replicas.into();
+        let warnings = warned(&server, ("PATCH", &applied), APPLY, &wanted, status);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+    never(("PATCH", &applied), APPLY, &wanted, 200);
+    // An object that is not valid is not warned of.
+    let mut invalid = deployment("f", "2");
+    invalid["spec"]["selector"] = json!({"matchLabels": {"other": "b"}});
+    never(("POST", DEPLOYMENTS), json, &invalid, 422);
+    Ok(())
+}
+
+#[test]
+fn pods_are_warned_of_when_they_are_created() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/pods";
+    let twice = json!([{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]);
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "image": "i", "env": twice},
+    ]}});
+    let created = warned(&server, ("POST", path), "application/json", &pod, 201);
+    assert_eq!(created.len(), 1, "{created:?}");
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let object = format!("{path}/p");
+    let patched = warned(&server, ("PATCH", &object), PATCH, &labels, 200);
+    assert_eq!(patched, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn finalizers_are_warned_of_when_they_are_added() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let definition = json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }}}],
+        },
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let json = "Content-Type: application/json\r\n";
+    let url = server.endpoint();
+    let (code, text) = exchange(url, "POST", definitions, json, &definition.to_string());
+    assert_eq!(code, 201, "{text}");
+    let path = "/apis/example.com/v1/namespaces/default/widgets";
+    while exchange(url, "GET", path, "", "").0 == 404 {
+        std::thread::yield_now();
+    }
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "w", "finalizers": ["one"]},
+    });
+    let created = warned(&server, ("POST", path), "application/json", &widget, 201);
+    assert!(
+        matches!(&created[..], [one] if one.contains("one\\\": prefer")),
+        "{created:?}"
+    );
+    let object = format!("{path}/w");
+    let patch = json!({"metadata": {"finalizers": ["one", "two"]}});
+    let patched = warned(&server, ("PATCH", &object), PATCH, &patch, 200);
+    assert!(
+        matches!(&patched[..], [two] if two.contains("two\\\": prefer")),
+        "{patched:?}"
+    );
+    Ok(())
+}
