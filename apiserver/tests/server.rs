@@ -53,6 +53,18 @@ fn established(server: &ApiServer) {
 }
 
 #[test]
+fn a_local_review_of_access_answers_with_its_namespace() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
+    let asked = json!({"namespace": "default", "verb": "get", "resource": "pods"});
+    let review = json!({"spec": {"user": "u", "resourceAttributes": asked}});
+    let (code, answer) = value(&send(&server, "POST", path, &review.to_string()));
+    assert_eq!((code, &answer["status"]["allowed"]), (201, &json!(true)));
+    assert_eq!(answer["metadata"]["namespace"], "default");
+    Ok(())
+}
+
+#[test]
 fn objects_are_written_and_watched() -> TestResult {
     let server = ApiServer::builder().start()?;
     let path = "/api/v1/namespaces/default/configmaps";

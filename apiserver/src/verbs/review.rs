@@ -58,6 +58,8 @@ pub(crate) async fn review(
                 )));
             }
             check_access(&review, &subject_causes(&spec))?;
+            let metadata = review.entry("metadata").or_insert_with(|| json!({}));
+            metadata["namespace"] = target.namespace.as_str().into();
             access(front, &subject(&spec), &spec)
         }
         "SelfSubjectRulesReview" => {
