@@ -281,7 +281,7 @@ fn hidden_variables_are_warned_of() {
         ]}}),
     );
     assert_eq!(
-        warnings(&pod),
+        warnings(&pod, None),
         [
             "spec.containers[0].env[1]: hides previous definition of \"X\", which may be dropped when using \
           apply"
@@ -323,7 +323,7 @@ fn values_of_the_wrong_type_are_no_panic() {
             rules.validate_create(&object);
             rules.prepare_update(&mut object, &old).unwrap();
             rules.validate_update(&object, &old);
-            warnings(&object);
+            warnings(&object, Some(&old));
         }
     }
 }

@@ -147,8 +147,8 @@ fn finalizers_are_warned_of_when_they_are_added() -> TestResult {
         "{created:?}"
     );
     let object = format!("{path}/w");
-    let patch = json!({"metadata": {"finalizers": ["one", "two"]}});
-    let patched = warned(&server, ("PATCH", &object), PATCH, &patch, 200);
+    let body = json!({"metadata": {"finalizers": ["one", "two"]}});
+    let patched = warned(&server, ("PATCH", &object), PATCH, &body, 200);
     assert!(
         matches!(&patched[..], [two] if two.contains("two\\\": prefer")),
         "{patched:?}"

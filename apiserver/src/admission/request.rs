@@ -71,7 +71,7 @@ impl Admission<'_> {
     }
 
     /// Checks a complete version before it is stored, or a deletion. `facet` is what the client
-    /// sees of them.
+    /// sees of them. The client gets the warnings about the version, whether it is refused or not.
     ///
     /// # Errors
     /// A plugin refuses the request.
@@ -86,6 +86,14 @@ impl Admission<'_> {
             (Some(_), None) => Operation::Create,
             (Some(_), Some(_)) => Operation::Update,
         };
+        if let Some(new) = new
+            && matches!(facet, Facet::Whole | Facet::Scale)
+        {
+            // The others have strategies of their own, which warn of nothing.
+            for warning in self.resource.rules.warnings(new, old) {
+                self.exchange.warn(warning);
+            }
+        }
         let memory = Memory::default();
         let request = self.attributes(operation, self.name(operation, new), None, &memory);
         let chain = &self.front.admission;

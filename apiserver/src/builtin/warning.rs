@@ -10,14 +10,20 @@ use super::pod;
 const RECYCLE: &str = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. \
                        Instead, the recommended approach is to use dynamic provisioning.";
 
-/// Returns the warnings about a new object or a new version of an object.
-pub fn warnings(object: &JsonObject) -> Vec<String> {
+/// Returns the warnings about a new object, or about the version of an object that replaces `old`.
+pub fn warnings(object: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
     let root = Field::root(object);
     let mut warnings = Vec::new();
+    let is_new = old.is_none();
+    // What has not changed was warned of before.
+    let is_changed = old.is_none_or(|old| old.get("spec") != object.get("spec"));
     match root.child("kind").text() {
-        "Pod" => return pod::warnings(object),
-        "Deployment" | "ReplicaSet" | "ReplicationController" | "Job" | "CronJob" => {
-            check_name(&root, &mut warnings);
+        // Programs and not people change pods.
+        "Pod" if is_new => return pod::warnings(object),
+        "Deployment" | "ReplicaSet" | "ReplicationController" | "Job" | "CronJob" if is_changed => {
+            if is_new {
+                check_name(&root, &mut warnings);
+            }
             let spec = root.child("spec");
             let spec = match root.child("kind").text() {
                 "CronJob" => spec.at(&["jobTemplate", "spec"]),
@@ -27,7 +33,9 @@ pub fn warnings(object: &JsonObject) -> Vec<String> {
         }
         "StatefulSet" | "DaemonSet" => {
             let spec = root.child("spec");
-            warnings.extend(pod::template_warnings(&spec.child("template")));
+            if is_changed {
+                warnings.extend(pod::template_warnings(&spec.child("template")));
+            }
             let limit = spec.child("revisionHistoryLimit");
             if limit.int().is_some_and(|limit| limit < 0) {
                 warnings.push(
@@ -38,9 +46,10 @@ pub fn warnings(object: &JsonObject) -> Vec<String> {
             }
         }
         "Service" => check_service(&root, &mut warnings),
-        "Ingress" => {
+        "Ingress" if is_new => {
             let class = "kubernetes.io/ingress.class";
-            if root.at(&["metadata", "annotations"]).key(class).is_set() {
+            let is_annotated = root.at(&["metadata", "annotations"]).key(class).is_set();
+            if is_annotated && !root.at(&["spec", "ingressClassName"]).is_set() {
                 warnings.push(format!(
                     "annotation {class:?} is deprecated, please use 'spec.ingressClassName' instead"
                 ));
@@ -62,7 +71,7 @@ pub fn warnings(object: &JsonObject) -> Vec<String> {
                 );
             }
         }
-        "EndpointSlice" => {
+        "EndpointSlice" if is_new => {
             let names = root.child("addressType").text() == "FQDN";
             let text = "spec.addressType: FQDN endpoints are deprecated";
             warnings.extend(names.then(|| text.to_owned()));

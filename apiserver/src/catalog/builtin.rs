@@ -85,10 +85,6 @@ const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
     ),
 ];
 
-/// The warning about definitions whose versions are converted by a webhook.
-const CONVERSION_WARNING: &str = "spec.conversion.strategy: conversion by webhook is not supported by this server: only \
-     the storage version can be used";
-
 /// Returns whether a resource is that of the definitions of custom resources, which have rules of their own.
 fn is_definitions(resource: &kinds::Resource) -> bool {
     (resource.group(), resource.plural()) == (definition::GROUP, definition::PLURAL)
@@ -329,16 +325,11 @@ impl Rules for BuiltinRules {
         patch.apply(object, self.resource.object())
     }
 
-    fn warnings(&self, object: &JsonObject) -> Vec<String> {
+    fn warnings(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
         if is_definitions(self.resource) {
-            let mut warnings = definition::warnings(object, None);
-            let conversion = object.get("spec").and_then(|spec| spec.get("conversion"));
-            if conversion.is_some_and(|conversion| conversion["strategy"] == "Webhook") {
-                warnings.push(CONVERSION_WARNING.to_owned());
-            }
-            return warnings;
+            return definition::warnings(new, old);
         }
-        builtin::warnings(object)
+        builtin::warnings(new, old)
     }
 
     fn kind_warning(&self) -> Option<String> {

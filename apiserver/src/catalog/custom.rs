@@ -189,8 +189,8 @@ impl Rules for CustomRules {
         patch.apply(object, ())
     }
 
-    fn warnings(&self, object: &JsonObject) -> Vec<String> {
-        finalizer_warnings(object, None)
+    fn warnings(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
+        finalizer_warnings(new, old)
     }
 
     fn kind_warning(&self) -> Option<String> {

@@ -95,8 +95,8 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// The patch does not fit the object.
     fn patch(&self, patch: &Patch, object: &Value) -> Result<Value, PatchError>;
 
-    /// Returns the warnings about an object that was written.
-    fn warnings(&self, object: &JsonObject) -> Vec<String>;
+    /// Returns the warnings about a valid version of an object, as it is stored, and the version that it replaces.
+    fn warnings(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<String>;
 
     /// Returns the warning that every request for the resource gets.
     fn kind_warning(&self) -> Option<String>;

@@ -30,17 +30,13 @@ pub(crate) async fn create(
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
     let options = WriteOptions::create(&exchange.query)?;
-    let object = read_object(exchange, resource, body, options.field_validation).await?;
+    let mut object = read_object(exchange, resource, body, options.field_validation).await?;
     let name = object
         .get("metadata")
         .and_then(|metadata| metadata.get("name"));
     let name = name.and_then(|name| name.as_str()).unwrap_or_default();
     front.check_definition(resource, name).await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
-    for warning in resource.rules.warnings(&object) {
-        exchange.warn(warning);
-    }
-    let mut object = object;
     Tracker::new(front, exchange, resource, "", &options.field_manager).create(&mut object)?;
     let exchange = &*exchange;
     let mut admission = Admission {
@@ -94,11 +90,7 @@ pub(crate) async fn update(
     let reference = reference(resource, target);
     let store = facet.store(stored);
     let mut object = if facet.is_object() {
-        let object = read_object(exchange, resource, body, options.field_validation).await?;
-        for warning in resource.rules.warnings(&object) {
-            exchange.warn(warning);
-        }
-        object
+        read_object(exchange, resource, body, options.field_validation).await?
     } else {
         read_plain(exchange, "Scale", body).await?
     };

@@ -12,18 +12,7 @@ pub(crate) fn exchange(
     fields: &str,
     body: &str,
 ) -> (u16, String) {
-    let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    // The server may answer, and close the connection, before it has read a body that is too large.
-    let _ = stream.write_all(body.as_bytes());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let answer = answer(url, method, path, fields, body);
     let status = answer
         .split(' ')
         .nth(1)
@@ -38,6 +27,22 @@ pub(crate) fn exchange(
         body.to_owned()
     };
     (status.unwrap_or_default(), body)
+}
+
+/// Sends the request, and returns the answer with its header.
+pub(crate) fn answer(url: &str, method: &str, path: &str, fields: &str, body: &str) -> String {
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the server reads");
+    // The server may answer, and close the connection, before it has read a body that is too large.
+    let _ = stream.write_all(body.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 fn joined_chunks(mut text: &str) -> String {
