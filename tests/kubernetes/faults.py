@@ -366,7 +366,8 @@ def test_tls(binary, etcd_binary, directory):
     ]
     try:
         started[0].wait()
-        check("a server with a certificate is accepted", started[0].call("POST", CONFIG_MAPS, config_map("a"))[0] == 201)
+        answer = started[0].call("POST", CONFIG_MAPS, config_map("a"))
+        check("a server with a certificate is accepted: %s" % (answer,), answer[0] == 201)
         for front, what, expected in [(started[1], "another authority", "UnknownIssuer"),
                                       (started[2], "no certificate", "not available"),
                                       (started[3], "a file that is not there", "missing.crt"),

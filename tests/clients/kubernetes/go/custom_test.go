@@ -76,14 +76,15 @@ func define(t *testing.T, ctx context.Context, s *server) dynamic.ResourceInterf
 		if !ok {
 			return false, nil
 		}
-		conditions, _, err := unstructured.NestedSlice(found.Object, "status", "conditions")
+		// They are null at first, which is an error here.
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
 		for _, condition := range conditions {
 			condition := condition.(object)
 			if condition["type"] == "Established" && condition["status"] == "True" {
-				return true, err
+				return true, nil
 			}
 		}
-		return false, err
+		return false, nil
 	}
 	lists := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
