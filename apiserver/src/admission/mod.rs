@@ -19,6 +19,7 @@
 
 mod attributes;
 mod builtin;
+mod calls;
 mod chain;
 mod names;
 mod plugin;
@@ -27,6 +28,7 @@ mod request;
 mod webhook;
 
 pub(crate) use attributes::{Attributes, Operation};
+pub(crate) use calls::Calls;
 pub(crate) use chain::Chain;
 pub use names::PluginNames;
 pub(crate) use plugin::{Decision, Phase, Plugin};

@@ -1,6 +1,5 @@
 //! The plugin `MutatingAdmissionPolicy`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use revstore_watch_cache::RequestError;
@@ -13,7 +12,7 @@ use super::definition::{Binding, Definition, Mutation};
 use super::index::{Hook, Index};
 use super::patch::{Mutated, MutationError, apply_configuration, apply_json_patch};
 use super::{is_exempt, params};
-use crate::admission::{Attributes, Decision, Operation, Phase, Plugin};
+use crate::admission::{Attributes, Calls, Decision, Operation, Phase, Plugin};
 
 /// The name of the plugin.
 const NAME: &str = "MutatingAdmissionPolicy";
@@ -60,21 +59,7 @@ struct Invocation {
 /// The names of a policy, a binding, and a parameter with its namespace.
 type Key = (String, String, String, String);
 
-/// What was called for an object, and what is called again.
-#[derive(Default)]
-struct Calls {
-    /// The object after the last call.
-    last: Option<JsonObject>,
-    previous: BTreeSet<Key>,
-    again: BTreeSet<Key>,
-}
-
-impl Calls {
-    /// Lets all that were called before be called again.
-    fn repeat(&mut self) {
-        self.again.append(&mut self.previous);
-    }
-}
+type Called = Calls<Key>;
 
 /// Why a policy refuses a request.
 struct Refusal {
@@ -138,10 +123,8 @@ impl MutatingPolicies {
             begin(request, object.as_deref());
             let called =
                 call_all(&subject, &invocations, object.as_deref_mut(), &mut refusals).await;
-            let last = object.as_deref().cloned();
-            request
-                .memory
-                .with::<Calls, _>(NAME, |calls| calls.last = last);
+            let memory = request.memory;
+            memory.with(NAME, |calls: &mut Called| calls.end(object.as_deref()));
             called?;
         }
         let Some(first) = refusals.first() else {
@@ -163,11 +146,8 @@ impl MutatingPolicies {
 /// Lets all policies be called again whose objects others have changed since.
 fn begin(request: &Attributes<'_>, object: Option<&JsonObject>) {
     if request.memory.is_reinvocation() {
-        request.memory.with::<Calls, _>(NAME, |calls| {
-            if calls.last.as_ref() != object {
-                calls.repeat();
-            }
-        });
+        let memory = request.memory;
+        memory.with(NAME, |calls: &mut Called| calls.begin_again(object));
     }
 }
 
@@ -264,7 +244,7 @@ async fn call_all(
         let is_called = !request.memory.is_reinvocation()
             || request
                 .memory
-                .with::<Calls, _>(NAME, |calls| calls.again.contains(&key))
+                .with(NAME, |calls: &mut Called| calls.is_due(&key))
                 .unwrap_or_default();
         if !is_called {
             continue;
@@ -282,7 +262,7 @@ async fn call_all(
         if invocation.policy.is_reinvoked {
             request
                 .memory
-                .with::<Calls, _>(NAME, |calls| calls.previous.insert(key));
+                .with(NAME, |calls: &mut Called| calls.add(key));
         }
     }
     Ok(())
@@ -322,7 +302,7 @@ impl Call<'_> {
         }
         if has_changed {
             *object = matched.convert_back(request, current);
-            request.memory.with::<Calls, _>(NAME, Calls::repeat);
+            request.memory.with(NAME, Called::repeat);
             request.memory.request_reinvocation();
         }
         Ok(())

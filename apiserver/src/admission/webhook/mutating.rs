@@ -1,7 +1,5 @@
 //! The plugin `MutatingAdmissionWebhook`.
 
-use std::collections::BTreeSet;
-
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
@@ -14,7 +12,7 @@ use super::review::Verdict;
 use super::source::Source;
 use super::validating::shown;
 use super::versions::converted;
-use crate::admission::{Attributes, Decision, Phase, Plugin};
+use crate::admission::{Attributes, Calls, Decision, Phase, Plugin};
 use crate::patch::JsonPatch;
 
 /// The name of the plugin.
@@ -34,22 +32,8 @@ impl Default for MutatingWebhooks {
     }
 }
 
-/// Which webhooks are asked a second time.
-#[derive(Debug, Default)]
-struct Reinvocation {
-    /// The object as the webhooks have left it.
-    last: Option<JsonObject>,
-    /// The webhooks that were asked, and are asked again after a later change.
-    asked: BTreeSet<String>,
-    /// The webhooks to ask again.
-    again: BTreeSet<String>,
-}
-
-impl Reinvocation {
-    fn require(&mut self) {
-        self.again.append(&mut self.asked);
-    }
-}
+/// The webhooks that were asked, by their identifiers.
+type Asked = Calls<String>;
 
 impl MutatingWebhooks {
     async fn dispatch(
@@ -60,12 +44,12 @@ impl MutatingWebhooks {
         let memory = request.memory;
         let is_second = memory.is_reinvocation();
         let hooks = self.0.hooks(request).await?;
+        if hooks.is_empty() {
+            return Ok(());
+        }
         if is_second {
-            let current = object.as_deref();
-            memory.with(NAME, |state: &mut Reinvocation| {
-                if state.last.as_ref() != current {
-                    state.require();
-                }
+            memory.with(NAME, |asked: &mut Asked| {
+                asked.begin_again(object.as_deref());
             });
         }
         if let Some(object) = object.as_deref_mut() {
@@ -75,7 +59,7 @@ impl MutatingWebhooks {
             let Some(invocation) = invocation(hook, request, object.as_deref()).await? else {
                 continue;
             };
-            let is_due = |state: &mut Reinvocation| state.again.contains(&hook.uid);
+            let is_due = |asked: &mut Asked| asked.is_due(&hook.uid);
             if is_second && memory.with(NAME, is_due) != Some(true) {
                 continue;
             }
@@ -92,12 +76,12 @@ impl MutatingWebhooks {
                     "configuration": hook.configuration, "webhook": hook.name, "mutated": is_changed,
                 }),
             );
-            memory.with(NAME, |state: &mut Reinvocation| {
+            memory.with(NAME, |asked: &mut Asked| {
                 if is_changed {
-                    state.require();
+                    asked.repeat();
                 }
                 if hook.is_reinvocable {
-                    state.asked.insert(hook.uid.clone());
+                    asked.add(hook.uid.clone());
                 }
             });
             if is_changed {
@@ -112,8 +96,7 @@ impl MutatingWebhooks {
                 }
             }
         }
-        let last = object.map(|object| object.clone());
-        memory.with(NAME, |state: &mut Reinvocation| state.last = last);
+        memory.with(NAME, |asked: &mut Asked| asked.end(object.as_deref()));
         Ok(())
     }
 
