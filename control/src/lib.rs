@@ -4,8 +4,10 @@
 //!
 //! | folder or file | contains |
 //! |---|---|
+//! | `clock/` | [`ControlClock`](clock::ControlClock), whose time tests move |
 //! | `target.rs` | the trait of servers that control acts on |
 
+pub mod clock;
 mod target;
 
 pub use target::Target;

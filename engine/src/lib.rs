@@ -118,7 +118,7 @@ pub use revision::{Position, Revision};
 pub use sync::SharedWrites;
 #[cfg(not(any(loom, shuttle)))]
 pub use time::SystemClock;
-pub use time::{Clock, ManualClock, Timed};
+pub use time::{Clock, DueWork, ManualClock, PendingWork, Timed};
 pub use txn::{
     Branch, Compare, CompareTarget, DeleteResult, Op, OpPath, OpResult, Put, PutLease, PutResult,
     Relation, Txn, TxnResult,

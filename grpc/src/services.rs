@@ -315,6 +315,7 @@ impl ServicesBuilder {
                 (headers.with_raft_term(term), RaftIndex::at(index))
             }
         };
+        let auth = Auth::new(self.auth, restored.auth, self.engine.clock());
         let node = Arc::new(Node {
             headers,
             engine: self.engine,
@@ -323,7 +324,7 @@ impl ServicesBuilder {
             version: self.version,
             limits: self.limits,
             alarms: Alarms::default(),
-            auth: Auth::new(self.auth, restored.auth),
+            auth,
             raft_index,
             counters: AtomicCounters::default(),
             heavy,

@@ -15,6 +15,7 @@ use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::Store;
 use crate::sync::{Mutex, Rank, random_hasher};
+use crate::time::{DueWork, PendingWork};
 use crate::txn::Writer;
 
 /// The largest time to live that a request may have, in seconds.
@@ -315,6 +316,26 @@ impl Lessor {
             return None;
         }
         leases.by_expiry.first().map(|(expiry, _)| *expiry)
+    }
+
+    /// Lists the leases that expire first.
+    pub(crate) fn pending(&self, max: usize) -> PendingWork {
+        let leases = self.leases.lock();
+        if leases.is_expiry_stopped {
+            return PendingWork::default();
+        }
+        let first: Vec<_> = leases.by_expiry.iter().take(max).copied().collect();
+        let more = leases.by_expiry.len() - first.len();
+        drop(leases);
+        let work = first.into_iter().map(|(due, id)| DueWork {
+            due,
+            kind: "lease",
+            id: format!("{:016x}", id.get()),
+        });
+        PendingWork {
+            work: work.collect(),
+            more: more as u64,
+        }
     }
 
     fn stop_expiry(&self) {

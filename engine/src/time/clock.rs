@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::PendingWork;
 use crate::sync::{Arc, Mutex, Rank, Weak};
 
 /// An object that does work at certain times, such as an engine.
@@ -11,6 +12,12 @@ pub trait Timed: fmt::Debug + Send + Sync {
     fn next_due(&self) -> Option<Duration>;
     /// Does all work that is due.
     fn run_due(self: Arc<Self>);
+    /// Lists the work that is due later, at most `max` entries. Changes nothing. Takes no longer than a list of `max` entries
+    /// takes to build. By default, nothing is listed.
+    fn pending(&self, max: usize) -> PendingWork {
+        let _ = max;
+        PendingWork::default()
+    }
 }
 
 /// A source of time, which also calls objects when their work is due.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::Timed;
+use super::{DueWork, PendingWork, Timed};
 use crate::compaction::Compaction;
 use crate::lease;
 use crate::revision::Revision;
@@ -30,6 +30,22 @@ impl Timed for Store {
         self.hub.notify_progress(&self, now);
         let revision = self.compactor.check_if_due(&self, now);
         compact_at(&self, revision);
+    }
+
+    fn pending(&self, max: usize) -> PendingWork {
+        let mut pending = self.lessor.pending(max);
+        let once = |kind: &'static str, due: Option<Duration>| {
+            let id = String::new();
+            due.map(|due| DueWork { due, kind, id })
+        };
+        let of_store = [
+            once("compaction", self.compactor.next_check()),
+            once("progress", self.hub.progress_due()),
+            once("deadline", self.deadlines.next()),
+        ];
+        let work = of_store.into_iter().flatten().collect();
+        pending.merge(PendingWork { work, more: 0 }, max);
+        pending
     }
 }
 
@@ -62,7 +78,49 @@ mod tests {
     use crate::sync::Arc;
     use crate::time::{Clock, Timed};
     use crate::watch::{WatchOptions, WatchStream};
-    use crate::{AutoCompaction, ManualClock};
+    use crate::{AutoCompaction, LeaseId, ManualClock};
+
+    #[test]
+    fn pending_work_is_listed_in_order_and_bounded() {
+        let (clock, second) = (ManualClock::new(), Duration::from_secs(1));
+        let options = Options {
+            progress_interval: 20 * second,
+            auto_compaction: Some(AutoCompaction::Revisions {
+                keep: 1,
+                every: 30 * second,
+            }),
+            ..Options::default()
+        };
+        let store = Arc::new(Store::new(options, Arc::new(clock.clone())));
+        let mut stream = WatchStream::new(store.clone());
+        let watch = WatchOptions::of(KeyRange::all()).with_progress();
+        stream.watch(watch).expect("a valid watch");
+        for (id, ttl) in [(0x1a, 40), (2, 10), (3, 25)] {
+            let grant = store.lessor.grant(LeaseId::new(id), ttl, clock.now());
+            grant.expect("a free id");
+        }
+        let listed = |max| {
+            let pending = store.pending(max);
+            let work = pending.work.into_iter();
+            let work = work.map(|it| (it.due.as_secs(), it.kind, it.id));
+            (work.collect::<Vec<_>>(), pending.more)
+        };
+        let lease = |due, id: i64| (due, "lease", format!("{id:016x}"));
+        let once = |due, kind| (due, kind, String::new());
+        let all = vec![
+            lease(10, 2),
+            once(20, "progress"),
+            lease(25, 3),
+            once(30, "compaction"),
+            lease(40, 0x1a),
+        ];
+        assert_eq!(listed(10), (all.clone(), 0));
+        assert_eq!(listed(5), (all.clone(), 0));
+        assert_eq!(listed(2), (all[..2].to_vec(), 3));
+        assert_eq!(listed(0), (Vec::new(), 5));
+        // Listing changes nothing.
+        assert_eq!(store.next_due(), Some(10 * second));
+    }
 
     #[test]
     fn next_due_is_the_earliest_due_time_and_changes_nothing() {

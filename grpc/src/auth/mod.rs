@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
+use revstore_engine::Clock;
 
 use self::authorize::{Access, AuthAge};
 use self::credentials::ClaimedIdentity;
@@ -40,7 +41,7 @@ pub use self::jwt::{JwtKeyError, JwtMethod, JwtTokens, UnknownJwtMethod};
 pub use self::options::{AuthOptions, AuthTokens};
 pub(crate) use self::password::PasswordHash;
 pub(crate) use self::store::AuthStore;
-use self::token::Tokens;
+use self::token::TokenSet;
 use crate::status::EtcdError;
 
 /// Users, roles and valid tokens.
@@ -59,8 +60,7 @@ pub(crate) struct Auth {
 /// The tokens of one kind; etcd's `TokenProvider`.
 #[derive(Debug)]
 enum TokenProvider {
-    /// A leaf lock, held for one lookup or change.
-    Simple(Mutex<Tokens>),
+    Simple(Arc<TokenSet>),
     Jwt(JwtTokens),
     Disabled,
 }
@@ -84,7 +84,7 @@ impl EnabledFlag {
 }
 
 impl Auth {
-    pub(crate) fn new(options: AuthOptions, store: AuthStore) -> Self {
+    pub(crate) fn new(options: AuthOptions, store: AuthStore, clock: Arc<dyn Clock>) -> Self {
         let enabled = EnabledFlag::default();
         enabled.set(store.is_enabled());
         let bcrypt_cost = options.effective_bcrypt_cost();
@@ -92,7 +92,7 @@ impl Auth {
             enabled,
             store: RwLock::new(store),
             tokens: match options.tokens {
-                AuthTokens::Simple { ttl } => TokenProvider::Simple(Mutex::new(Tokens::new(ttl))),
+                AuthTokens::Simple { ttl } => TokenProvider::Simple(TokenSet::new(ttl, clock)),
                 AuthTokens::Jwt(tokens) => TokenProvider::Jwt(tokens),
                 AuthTokens::Disabled => TokenProvider::Disabled,
             },
@@ -124,7 +124,7 @@ impl Auth {
             }
         };
         let user = match &self.tokens {
-            TokenProvider::Simple(tokens) => tokens.lock().user_of(token, now),
+            TokenProvider::Simple(tokens) => tokens.user_of(token, now),
             TokenProvider::Jwt(tokens) => {
                 let user = tokens.user_of(token).ok_or_else(log::invalid_token)?;
                 let store = self.store.read();
@@ -152,7 +152,7 @@ impl Auth {
         self.enabled.set(store.is_enabled());
         if !store.is_enabled() {
             // Simple tokens do not become valid again when auth is enabled later.
-            self.with_simple_tokens(Tokens::invalidate_all);
+            self.with_simple_tokens(TokenSet::invalidate_all);
         }
         changed
     }
@@ -211,7 +211,7 @@ impl Auth {
                     let (index, now) = admit()?;
                     return match &self.tokens {
                         TokenProvider::Simple(tokens) => {
-                            let token = tokens.lock().assign(checked.user, index, now)?;
+                            let token = tokens.assign(checked.user, index, now)?;
                             Ok(token.to_string())
                         }
                         TokenProvider::Jwt(tokens) => {
@@ -244,9 +244,9 @@ impl Auth {
         result.map_err(|_panicked| EtcdError::Internal)
     }
 
-    fn with_simple_tokens(&self, change: impl FnOnce(&mut Tokens)) {
+    fn with_simple_tokens(&self, change: impl FnOnce(&TokenSet)) {
         if let TokenProvider::Simple(tokens) = &self.tokens {
-            change(&mut tokens.lock());
+            change(tokens);
         }
     }
 }
@@ -255,13 +255,20 @@ impl Auth {
 mod tests {
     use std::sync::mpsc;
 
+    use parking_lot::Mutex;
+    use revstore_engine::ManualClock;
+
     use super::*;
 
     /// Clients could otherwise start any number of hashes by calls that they end at once.
     #[tokio::test]
     async fn a_hash_counts_until_its_end_although_its_call_has_ended() {
         const CALLS: usize = 20;
-        let auth = Arc::new(Auth::new(AuthOptions::default(), AuthStore::default()));
+        let auth = Arc::new(Auth::new(
+            AuthOptions::default(),
+            AuthStore::default(),
+            Arc::new(ManualClock::new()),
+        ));
         let (started, starts) = mpsc::channel();
         let (gate, gates) = mpsc::channel::<()>();
         let gates = Arc::new(Mutex::new(gates));

@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use revstore_engine::{Clock, DueWork, PendingWork, Timed};
+
 use crate::status::EtcdError;
 
 /// The maximum number of valid tokens. If there are more, the token that would expire first is
@@ -16,9 +19,73 @@ const SECRET_LETTERS: usize = 16;
 
 const LETTERS: &[u8; 52] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
+/// The valid tokens with their clock, which removes them when they expire.
+#[derive(Debug)]
+pub(crate) struct TokenSet {
+    clock: Arc<dyn Clock>,
+    /// A leaf lock, held for one lookup or change.
+    tokens: Mutex<Tokens>,
+}
+
+impl TokenSet {
+    /// Creates an empty set of tokens. A token expires when it has not been used for `ttl`.
+    pub(crate) fn new(ttl: Duration, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let set = Arc::new(Self {
+            clock,
+            tokens: Mutex::new(Tokens::new(ttl)),
+        });
+        let timed: Arc<dyn Timed> = set.clone();
+        set.clock.follow(Arc::downgrade(&timed));
+        set
+    }
+
+    /// Creates a token for a user (AU-13). `index` is part of the token and makes it unique.
+    pub(crate) fn assign(
+        &self,
+        user: Arc<str>,
+        index: u64,
+        now: Duration,
+    ) -> Result<Arc<str>, EtcdError> {
+        let token = self.tokens.lock().assign(user, index, now);
+        self.clock.recheck();
+        token
+    }
+
+    /// Returns the user of a token, if the token is valid, and renews its expiry (AU-13).
+    pub(crate) fn user_of(&self, text: &str, now: Duration) -> Option<Arc<str>> {
+        self.tokens.lock().user_of(text, now)
+    }
+
+    /// Invalidates all tokens of a user (AU-9).
+    pub(crate) fn invalidate_user(&self, user: &str) {
+        self.tokens.lock().invalidate_user(user);
+    }
+
+    /// Invalidates all tokens.
+    pub(crate) fn invalidate_all(&self) {
+        self.tokens.lock().invalidate_all();
+    }
+}
+
+impl Timed for TokenSet {
+    fn next_due(&self) -> Option<Duration> {
+        let tokens = self.tokens.lock();
+        tokens.by_expiry.first().map(|(expiry, _)| *expiry)
+    }
+
+    fn run_due(self: Arc<Self>) {
+        let now = self.clock.now();
+        self.tokens.lock().remove_expired(now);
+    }
+
+    fn pending(&self, max: usize) -> PendingWork {
+        self.tokens.lock().pending(max)
+    }
+}
+
 /// The valid tokens.
 #[derive(Debug)]
-pub(crate) struct Tokens {
+struct Tokens {
     ttl: Duration,
     capacity: usize,
     by_text: HashMap<Arc<str>, TokenEntry>,
@@ -34,7 +101,7 @@ struct TokenEntry {
 
 impl Tokens {
     /// Creates an empty set of tokens. A token expires when it has not been used for `ttl`.
-    pub(crate) fn new(ttl: Duration) -> Self {
+    fn new(ttl: Duration) -> Self {
         Self::with_capacity(ttl, TOKENS_MAX)
     }
 
@@ -48,12 +115,7 @@ impl Tokens {
     }
 
     /// Creates a token for a user (AU-13). `index` is part of the token and makes it unique.
-    pub(crate) fn assign(
-        &mut self,
-        user: Arc<str>,
-        index: u64,
-        now: Duration,
-    ) -> Result<Arc<str>, EtcdError> {
+    fn assign(&mut self, user: Arc<str>, index: u64, now: Duration) -> Result<Arc<str>, EtcdError> {
         self.remove_expired(now);
         while self.by_text.len() >= self.capacity {
             let Some((_, text)) = self.by_expiry.pop_first() else {
@@ -70,7 +132,7 @@ impl Tokens {
     }
 
     /// Returns the user of a token, if the token is valid, and renews its expiry (AU-13).
-    pub(crate) fn user_of(&mut self, text: &str, now: Duration) -> Option<Arc<str>> {
+    fn user_of(&mut self, text: &str, now: Duration) -> Option<Arc<str>> {
         self.remove_expired(now);
         let expiry = now.saturating_add(self.ttl);
         let (text, _) = self.by_text.get_key_value(text)?;
@@ -85,7 +147,7 @@ impl Tokens {
     }
 
     /// Invalidates all tokens of a user (AU-9).
-    pub(crate) fn invalidate_user(&mut self, user: &str) {
+    fn invalidate_user(&mut self, user: &str) {
         let by_expiry = &mut self.by_expiry;
         self.by_text.retain(|text, token| {
             let keep = &*token.user != user;
@@ -97,9 +159,25 @@ impl Tokens {
     }
 
     /// Invalidates all tokens.
-    pub(crate) fn invalidate_all(&mut self) {
+    fn invalidate_all(&mut self) {
         self.by_text.clear();
         self.by_expiry.clear();
+    }
+
+    /// Lists the tokens that expire first, by the name of the user and the index. The random word stays secret.
+    fn pending(&self, max: usize) -> PendingWork {
+        let first = self.by_expiry.iter().take(max).map(|(due, text)| {
+            let user = self.by_text.get(text).map_or("", |token| &*token.user);
+            let index = text.rsplit('.').next().unwrap_or_default();
+            DueWork {
+                due: *due,
+                kind: "token",
+                id: format!("{user}.{index}"),
+            }
+        });
+        let work: Vec<_> = first.collect();
+        let more = (self.by_expiry.len() - work.len()) as u64;
+        PendingWork { work, more }
     }
 
     fn remove_expired(&mut self, now: Duration) {
@@ -131,6 +209,8 @@ fn secret() -> Result<String, EtcdError> {
 
 #[cfg(test)]
 mod tests {
+    use revstore_engine::ManualClock;
+
     use super::*;
 
     const TTL: Duration = Duration::from_secs(300);
@@ -185,6 +265,26 @@ mod tests {
         tokens.invalidate_all();
         assert_eq!(tokens.user_of(&other, at(0)), None);
         check_consistent(&tokens);
+    }
+
+    #[test]
+    fn au_13_tokens_expire_by_the_clock_and_are_listed_without_their_secrets() {
+        let clock = ManualClock::new();
+        let tokens = TokenSet::new(TTL, Arc::new(clock.clone()));
+        let first = tokens.assign("u".into(), 7, clock.now()).unwrap();
+        clock.advance(at(1));
+        tokens.assign("v".into(), 8, clock.now()).unwrap();
+        let listed = |max| {
+            let pending = tokens.pending(max);
+            let ids = pending.work.into_iter().map(|it| (it.due, it.id));
+            (ids.collect::<Vec<_>>(), pending.more)
+        };
+        assert_eq!(listed(1), (vec![(at(300), "u.7".to_owned())], 1));
+        clock.advance(at(299));
+        assert_eq!(tokens.user_of(&first, clock.now()), None);
+        assert_eq!(listed(9), (vec![(at(301), "v.8".to_owned())], 0));
+        clock.advance(at(1));
+        assert_eq!(tokens.next_due(), None);
     }
 
     #[test]

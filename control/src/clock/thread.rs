@@ -1,0 +1,113 @@
+//! The thread that does due work while the time runs or jumps.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{ClockMode, Shared, TIME_MAX};
+
+/// The number of instants that the thread passes before it looks at the mode again.
+const INSTANTS_STEP: u64 = 64;
+
+/// The shortest time after which a busy server is asked again.
+const BUSY_MIN: Duration = Duration::from_micros(100);
+
+/// What the thread does next.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Wait for a change.
+    Sleep,
+    /// Wait for a change, at most for this time of the system.
+    SleepFor(Duration),
+    /// Look again.
+    Look,
+}
+
+/// Starts the thread of a clock. It ends after the clock is closed.
+pub(super) fn spawn(shared: Arc<Shared>) {
+    thread::Builder::new()
+        .name("revstore-clock".into())
+        .spawn(move || run(&shared))
+        .expect("a thread for the clock can be started");
+}
+
+fn run(shared: &Shared) {
+    loop {
+        let (mode, changes) = {
+            let state = shared.state.lock();
+            if state.closed {
+                return;
+            }
+            (state.time.mode(), state.changes)
+        };
+        let next = match mode {
+            ClockMode::Manual => Next::Sleep,
+            ClockMode::System => run_due(shared),
+            ClockMode::Auto => jump(shared),
+        };
+        if next == Next::Look {
+            continue;
+        }
+        let mut state = shared.state.lock();
+        if state.changes != changes || state.closed {
+            continue;
+        }
+        match next {
+            Next::SleepFor(time) => drop(shared.changed.wait_for(&mut state, time)),
+            _ => shared.changed.wait(&mut state),
+        }
+    }
+}
+
+/// Does what is due by now.
+fn run_due(shared: &Shared) -> Next {
+    let Ok(drive) = shared.drive() else {
+        return Next::Look;
+    };
+    // Read with the right to do due work: an advance may have ended, or the mode may have changed.
+    let now = {
+        let state = shared.state.lock();
+        if state.time.mode() != ClockMode::System {
+            return Next::Look;
+        }
+        state.time.now(Instant::now())
+    };
+    if drive.run_until(now, INSTANTS_STEP).is_err() {
+        return Next::Look;
+    }
+    drop(drive);
+    match shared.next_due() {
+        Some((due, _)) if due <= TIME_MAX => Next::SleepFor(due.saturating_sub(now)),
+        _ => Next::Sleep,
+    }
+}
+
+/// Jumps to the next due time, if nothing happens.
+fn jump(shared: &Shared) -> Next {
+    let (activity, idle) = {
+        let state = shared.state.lock();
+        (state.activity.clone(), state.idle)
+    };
+    let unused = shared.unused_for();
+    if let Some(left) = idle.checked_sub(unused).filter(|left| !left.is_zero()) {
+        return Next::SleepFor(left);
+    }
+    let activity = activity.and_then(|activity| activity.upgrade());
+    if let Some(busy) = activity.and_then(|activity| activity.busy_for(idle)) {
+        return Next::SleepFor(busy.max(BUSY_MIN));
+    }
+    let Ok(drive) = shared.drive() else {
+        return Next::Look;
+    };
+    if shared.state.lock().time.mode() != ClockMode::Auto {
+        return Next::Look;
+    }
+    match shared.next_due() {
+        Some((due, _)) if due <= TIME_MAX => {
+            // Only this instant: what it does is waited for before the next one.
+            let _ = drive.run_until(due, INSTANTS_STEP);
+            Next::Look
+        }
+        _ => Next::Sleep,
+    }
+}
