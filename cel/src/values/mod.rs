@@ -30,7 +30,7 @@ pub(crate) use show::{double_text, go_quote};
 pub(crate) use time::{
     NANOS, Timestamp, duration_text, parse_date, parse_duration, parse_timestamp,
 };
-pub(crate) use url::Url;
+pub use url::Url;
 
 use crate::format::Format;
 
