@@ -14,7 +14,7 @@ mod value;
 pub use decode::{
     DEPTH_MAX, DecodeError, OBJECTS_MAX, Storage, UNKNOWN_FIELDS_MAX, UnknownField, normalize,
 };
-pub use value::{Quantity, QuantityError, check_time};
+pub use value::{Quantity, QuantityError, check_time, normalize_base64};
 
 pub use protobuf::{
     MAGIC, ProtobufError, VALUES_MAX, WRAP_END, decode_message, encode_message, from_protobuf,

@@ -2,20 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Number, Value};
 
 use super::{DecodeError, Path, zero};
 use crate::table::{Shape, Type};
-use crate::value::{Quantity, time};
-
-/// Reads bits behind the last byte as Go does.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &base64::alphabet::STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_allow_trailing_bits(true)
-        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
-);
+use crate::value::{Quantity, normalize_base64, time};
 
 /// Checks a value that is not `null` where that has a meaning of its own, and gives it its canonical text.
 pub(super) fn normalize(
@@ -37,7 +28,9 @@ pub(super) fn normalize(
             integer(number, i32::MIN.into(), i32::MAX.into(), ty, path)
         }
         (Shape::Int64, Value::Number(number)) => integer(number, i64::MIN, i64::MAX, ty, path),
-        (Shape::Bytes, Value::String(text)) => bytes(text, path),
+        (Shape::Bytes, Value::String(text)) => {
+            normalize_base64(text).map_err(|error| text_error(error, path))
+        }
         (Shape::Bytes, Value::Array(items)) => {
             let bytes: Option<Vec<u8>> = items
                 .iter()
@@ -107,36 +100,6 @@ fn integer(
         return Ok(());
     }
     Err(type_error(format!("number {number}"), ty, path))
-}
-
-fn bytes(text: &mut String, path: &Path<'_>) -> Result<(), DecodeError> {
-    // Canonical texts, which are most, are only checked.
-    if STANDARD.decode(text.as_bytes()).is_ok() {
-        return Ok(());
-    }
-    let stripped: String = text
-        .chars()
-        .filter(|letter| !matches!(letter, '\r' | '\n'))
-        .collect();
-    match LENIENT.decode(stripped.as_bytes()) {
-        Ok(bytes) => {
-            *text = STANDARD.encode(bytes);
-            Ok(())
-        }
-        Err(error) => {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _)
-                | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => {
-                    stripped.len() / 4 * 4
-                }
-            };
-            Err(text_error(
-                format!("illegal base64 data at input byte {at}"),
-                path,
-            ))
-        }
-    }
 }
 
 /// The value is of another JSON type than Go expects.

@@ -1,5 +1,6 @@
 //! The type of definitions: which fields they have, with which types.
 
+use revstore_kinds::normalize_base64;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Map, Value, json};
@@ -11,6 +12,8 @@ use crate::custom::schema::{CAUSES_MAX, Path, coerce_metadata, kind_of};
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
+    /// Bytes as base64.
+    Bytes,
     Integer,
     Number,
     Flag,
@@ -45,7 +48,8 @@ type Field = (&'static str, Shape, Empty);
 
 use Empty::{Add, Keep, Omit};
 use Shape::{
-    Any, Flag, Integer, List, Number, SchemaOrFlag, SchemaOrList, SchemaOrTexts, Struct, Text,
+    Any, Bytes, Flag, Integer, List, Number, SchemaOrFlag, SchemaOrList, SchemaOrTexts, Struct,
+    Text,
 };
 
 const TEXTS: Shape = List(&Text);
@@ -209,7 +213,7 @@ const WEBHOOK: Shape = Struct(
                 &[
                     ("url", Text, Keep),
                     ("service", SERVICE, Keep),
-                    ("caBundle", Text, Omit),
+                    ("caBundle", Bytes, Omit),
                 ],
             ),
             Keep,
@@ -358,6 +362,7 @@ impl Reader {
             | (Number, Value::Number(_))
             | (Flag | SchemaOrFlag, Value::Bool(_))
             | (Any, _) => Ok(()),
+            (Bytes, Value::String(text)) => normalize_base64(text),
             (Integer, Value::Number(number)) if number.is_i64() => Ok(()),
             (Shape::Map(inner), Value::Object(map)) => {
                 for (name, value) in map.iter_mut() {
@@ -379,6 +384,7 @@ impl Reader {
             }
             (SchemaOrFlag, _) => Err("boolean or JSON schema expected".into()),
             (Text, other) => mismatch(self, other, "string"),
+            (Bytes, other) => mismatch(self, other, "[]uint8"),
             (Integer, other) => mismatch(self, other, "int64"),
             (Number, other) => mismatch(self, other, "float64"),
             (Flag, other) => mismatch(self, other, "bool"),
