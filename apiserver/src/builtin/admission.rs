@@ -14,7 +14,9 @@ use super::edit;
 use super::field::Field;
 use super::names;
 use super::rules::Kind;
+use crate::custom::text::label_error;
 use crate::policy::{Compiler, Purpose, Refusal};
+use crate::webhook::place_errors;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -138,7 +140,10 @@ fn check_webhooks(config: &Field<'_>, mutating: bool, causes: &mut Causes) {
             let policy = webhook.child("reinvocationPolicy");
             causes.check_one_of(&policy, &["IfNeeded", "Never"]);
         }
-        check_client(&webhook.child("clientConfig"), causes);
+        let client = webhook.child("clientConfig");
+        for cause in place_errors(&client.path(), &client.value()) {
+            causes.push(cause);
+        }
         check_review_versions(&webhook.child("admissionReviewVersions"), causes);
         check_conditions(&webhook.child("matchConditions"), false, causes);
     }
@@ -160,58 +165,20 @@ fn check_review_versions(versions: &Field<'_>, causes: &mut Causes) {
         causes.required(versions, "must specify one of v1, v1beta1");
         return;
     }
+    let mut seen = HashSet::new();
+    for version in versions.items() {
+        if !seen.insert(version.text()) {
+            causes.invalid(&version, "duplicate version");
+        } else if let Some(detail) = label_error(version.text()) {
+            causes.invalid(&version, &detail);
+        }
+    }
     if !versions
         .items()
         .any(|version| ["v1", "v1beta1"].contains(&version.text()))
     {
         let detail = "must include at least one of v1, v1beta1";
         causes.invalid(versions, detail);
-    }
-}
-
-fn check_client(client: &Field<'_>, causes: &mut Causes) {
-    let (url, service) = (client.child("url"), client.child("service"));
-    if url.is_set() == service.is_set() {
-        let detail = "exactly one of url or service is required";
-        causes.required(client, detail);
-        return;
-    }
-    if service.is_set() {
-        causes.check_required(&service.child("name"));
-        causes.check_required(&service.child("namespace"));
-        if service.child("port").is_set() {
-            causes.check_port(&service.child("port"));
-        }
-        return;
-    }
-    let form = "; desired format: https://host[/path]";
-    let Some((scheme, rest)) = url.text().split_once("://") else {
-        let detail = format!("url must be a valid URL{form}");
-        causes.required(&url, &detail);
-        return;
-    };
-    if scheme != "https" {
-        let detail = format!("'https' is the only allowed URL scheme{form}");
-        causes.invalid_at(url.path(), scheme, &detail);
-    }
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() {
-        let detail = format!("host must be specified{form}");
-        causes.invalid_at(url.path(), "", &detail);
-    }
-    if host.contains('@') {
-        let detail = "user information is not permitted in the URL";
-        causes.invalid_at(url.path(), host, detail);
-    }
-    if rest.contains('?') {
-        causes.invalid_at(
-            url.path(),
-            rest,
-            "query parameters are not permitted in the URL",
-        );
-    }
-    if rest.contains('#') {
-        causes.invalid_at(url.path(), rest, "fragments are not permitted in the URL");
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// The port of services and URLs that name none.
-const DEFAULT_PORT: u16 = 443;
+pub(super) const DEFAULT_PORT: u16 = 443;
 
 /// Where a webhook is, and which certificate it has. Webhooks with equal endpoints share their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! Calls of webhooks: where they are, connections that are kept, time limits, and the errors of Go's client.
 
 mod client;
+mod client_config;
 mod connector;
 mod endpoint;
 mod error;
@@ -8,6 +9,7 @@ mod resolver;
 mod route;
 
 pub(crate) use client::{Clients, DEFAULT_TIMEOUT, new_uid};
+pub(crate) use client_config::{bundle_error, place_errors};
 pub(crate) use endpoint::{Endpoint, EndpointError};
 pub(crate) use resolver::Resolver;
 pub use route::{RouteError, WebhookRoute};

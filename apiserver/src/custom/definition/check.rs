@@ -8,6 +8,7 @@ use super::versions::{check_versions, list, text};
 use super::{Names, priority};
 use crate::custom::schema::{Causes, is_uri};
 use crate::custom::text::{label_error, quoted, subdomain_error};
+use crate::webhook::{bundle_error, place_errors};
 
 /// The annotation that allows a definition in a group of Kubernetes.
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -24,6 +25,8 @@ pub(super) fn check_create(definition: &JsonObject) -> Vec<StatusCause> {
         causes.push(StatusCause::invalid("metadata.name", name, detail));
     }
     check_spec(spec, &mut causes);
+    // A definition that is not established may have any bundle.
+    check_conversion(conversion(spec), CheckedBundle::Any, true, &mut causes);
     check_approval(definition, None, &mut causes);
     causes.extend(check_status(definition, spec));
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
@@ -41,6 +44,16 @@ pub(super) fn check_update(new: &JsonObject, old: &JsonObject) -> Vec<StatusCaus
         old.get("spec").unwrap_or(&empty),
     );
     check_spec(spec, &mut causes);
+    let is_established = super::condition(old, "Established") == Some("True");
+    let previous = conversion(before);
+    let bundle = if !is_established || bundle_cause(previous).is_some() {
+        CheckedBundle::Any
+    } else {
+        CheckedBundle::Readable
+    };
+    let reviews = reviews(previous);
+    let is_recognized = reviews.is_empty() || reviews.iter().any(is_accepted_review);
+    check_conversion(conversion(spec), bundle, is_recognized, &mut causes);
     let names = |spec: &Value, name: &str| {
         spec.get("names")
             .map_or("", |names| text(names, name))
@@ -58,7 +71,7 @@ pub(super) fn check_update(new: &JsonObject, old: &JsonObject) -> Vec<StatusCaus
             names(before, "plural"),
         ),
     ];
-    if super::condition(old, "Established") == Some("True") {
+    if is_established {
         unchanged.push((
             "spec.scope",
             text(spec, "scope").to_owned(),
@@ -220,7 +233,6 @@ fn check_spec(spec: &Value, causes: &mut Causes) {
         }
     }
     check_names(&names, &names_path(), causes);
-    check_conversion(spec.get("conversion").unwrap_or(&Value::Null), causes);
 }
 
 fn check_names(names: &Names, path: &FieldPath, causes: &mut Causes) {
@@ -268,19 +280,55 @@ fn check_names(names: &Names, path: &FieldPath, causes: &mut Causes) {
     }
 }
 
-/// Checks the conversion between versions. Webhooks are accepted; the server decides what they do.
-fn check_conversion(conversion: &Value, causes: &mut Causes) {
+/// Which bundles of certificates a conversion may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CheckedBundle {
+    Any,
+    Readable,
+}
+
+fn conversion(spec: &Value) -> &Value {
+    spec.get("conversion").unwrap_or(&Value::Null)
+}
+
+fn reviews(conversion: &Value) -> &[Value] {
+    list(
+        conversion.get("webhook").unwrap_or(&Value::Null),
+        "conversionReviewVersions",
+    )
+}
+
+fn is_accepted_review(version: &Value) -> bool {
+    version == "v1" || version == "v1beta1"
+}
+
+/// Returns what is wrong with the certificates of the webhook of a conversion.
+fn bundle_cause(conversion: &Value) -> Option<StatusCause> {
+    let client = conversion.get("webhook")?.get("clientConfig")?;
+    let path = client_path().child("caBundle");
+    bundle_error(path, text(client, "caBundle"))
+}
+
+fn client_path() -> FieldPath {
+    FieldPath::new("spec.conversion").child("webhookClientConfig")
+}
+
+/// Checks the conversion between versions. `needs_review` says whether one of the versions of reviews must be one that
+/// the server speaks.
+fn check_conversion(
+    conversion: &Value,
+    bundle: CheckedBundle,
+    needs_review: bool,
+    causes: &mut Causes,
+) {
     let path = || FieldPath::new("spec.conversion");
     if conversion.is_null() {
         return;
     }
     let webhook = conversion.get("webhook").unwrap_or(&Value::Null);
     let client = webhook.get("clientConfig").unwrap_or(&Value::Null);
-    let reviews = list(webhook, "conversionReviewVersions");
-    let (client_path, reviews_path) = (
-        || path().child("webhookClientConfig"),
-        || path().child("conversionReviewVersions"),
-    );
+    let reviews = reviews(conversion);
+    let reviews_path = || path().child("conversionReviewVersions");
     match text(conversion, "strategy") {
         "Webhook" => {}
         strategy => {
@@ -311,11 +359,11 @@ fn check_conversion(conversion: &Value, causes: &mut Causes) {
             client_path(),
             "required when strategy is set to Webhook",
         ));
-    } else if client.get("url").is_some() == client.get("service").is_some() {
-        causes.push(StatusCause::required(
-            client_path(),
-            "exactly one of url or service is required",
-        ));
+    } else {
+        causes.extend(place_errors(&client_path(), client));
+        if bundle == CheckedBundle::Readable {
+            causes.extend(bundle_cause(conversion));
+        }
     }
     if reviews.is_empty() {
         causes.push(StatusCause::required(reviews_path(), ""));
@@ -329,11 +377,7 @@ fn check_conversion(conversion: &Value, causes: &mut Causes) {
             causes.push(StatusCause::invalid(field, name, &error));
         }
     }
-    if !reviews.is_empty()
-        && !reviews
-            .iter()
-            .any(|review| review == "v1" || review == "v1beta1")
-    {
+    if needs_review && !reviews.is_empty() && !reviews.iter().any(is_accepted_review) {
         let detail = "must include at least one of v1, v1beta1";
         causes.push(StatusCause::invalid(reviews_path(), json!(reviews), detail));
     }

@@ -240,6 +240,33 @@ fn definitions_are_refused_with_the_causes_of_kubernetes() {
              spec.conversion.conversionReviewVersions: Required value]",
         ),
         (
+            refused(schema(
+                json!({"type": "object", "properties": {"a": {"type": "string", "$schema": "x"}}}),
+            )),
+            "spec.validation.openAPIV3Schema: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported",
+        ),
+        (
+            refused(schema(
+                json!({"type": "object", "properties": {"a": {"type": "zz", "$schema": "x"}}}),
+            )),
+            "spec.validation.openAPIV3Schema.properties[a].type: Unsupported value: \"zz\": supported values: \
+             \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"",
+        ),
+        (
+            refused(|spec| spec["conversion"] = webhook("http://h/", "", &["v1", "v1", "A!"])),
+            "[spec.conversion.webhookClientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL \
+             scheme; desired format: https://host[/path], spec.conversion.conversionReviewVersions[1]: Invalid value: \
+             \"v1\": duplicate version, spec.conversion.conversionReviewVersions[2]: Invalid value: \"A!\": a \
+             DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
+             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+             validation is '[a-z]([-a-z0-9]*[a-z0-9])?')]",
+        ),
+        (
+            refused(|spec| spec["conversion"] = webhook("https://h/", "?", &["v1"])),
+            "CustomResourceDefinition in version \"v1\" cannot be handled as a CustomResourceDefinition: illegal \
+             base64 data at input byte 0",
+        ),
+        (
             refused(|spec| spec["group"] = json!("a.k8s.io")),
             "[metadata.name: Invalid value: \"widgets.example.com\": must be spec.names.plural+\".\"+spec.group, \
              metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval \
@@ -253,6 +280,56 @@ fn definitions_are_refused_with_the_causes_of_kubernetes() {
         storage.contains("must have exactly one version marked as storage version"),
         "{storage}"
     );
+}
+
+/// Returns a conversion by a webhook.
+fn webhook(url: &str, bundle: &str, reviews: &[&str]) -> Value {
+    json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": reviews,
+        "clientConfig": {"url": url, "caBundle": bundle}}})
+}
+
+#[test]
+fn what_was_allowed_before_stays_allowed_in_conversions() {
+    let with = |conversion: Value, established: &str| {
+        let mut definition = widgets();
+        definition["spec"]["conversion"] = conversion;
+        definition["spec"]["names"]["singular"] = json!("widget");
+        definition["spec"]["names"]["listKind"] = json!("WidgetList");
+        definition["status"] = json!({"storedVersions": ["v1"],
+            "conditions": [{"type": "Established", "status": established}]});
+        serde_json::from_value::<JsonObject>(definition).unwrap()
+    };
+    let errors = |old: &JsonObject, new: &JsonObject| {
+        let causes = Definitions.validate_update(new, old);
+        causes
+            .iter()
+            .map(|cause| cause.field.clone())
+            .collect::<Vec<_>>()
+    };
+    let bundle = "spec.conversion.webhookClientConfig.caBundle";
+    let good = webhook("https://h/", "", &["v1"]);
+    let bad = webhook("https://h/", "eA==", &["v1"]);
+    for (before, established, after, expected) in [
+        // A bundle that is not a certificate is refused from when the definition is established, unless it was one.
+        (&good, "False", &bad, vec![]),
+        (&good, "True", &bad, vec![bundle]),
+        (&bad, "True", &bad, vec![]),
+    ] {
+        let found = errors(
+            &with(before.clone(), established),
+            &with(after.clone(), established),
+        );
+        assert_eq!(found, expected);
+    }
+    let unknown = webhook("https://h/", "", &["v9"]);
+    let reviews = "spec.conversion.conversionReviewVersions";
+    for (before, expected) in [(&good, vec![reviews]), (&unknown, vec![])] {
+        let found = errors(
+            &with(before.clone(), "True"),
+            &with(unknown.clone(), "True"),
+        );
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]

@@ -213,6 +213,7 @@ fn check_schema(
     causes: &mut Causes,
 ) {
     let root = path.to_string();
+    let before = causes.len();
     let fields = schema.as_object().into_iter().flatten();
     let mut others = fields
         .map(|(name, _)| name.as_str())
@@ -253,6 +254,10 @@ fn check_schema(
         return;
     }
     causes.extend(unsupported);
+    if causes.len() == before && parsed.any(&mut |schema| schema.has_dialect) {
+        let detail = "OpenAPIV3Schema 'schema' is not supported";
+        causes.push(StatusCause::invalid(path.clone(), "", detail));
+    }
 }
 
 fn check_subresources(subresources: &Value, path: &FieldPath, causes: &mut Causes) {

@@ -97,6 +97,8 @@ pub struct Schema {
     pub(crate) rules: Vec<Value>,
     /// The names of fields that are not supported.
     pub(crate) unsupported: Vec<&'static str>,
+    /// Whether the schema names its dialect in `$schema`, which is not supported either, with an error of its own.
+    pub(crate) has_dialect: bool,
 }
 
 /// The checks of a schema that do not depend on its structure.
@@ -220,6 +222,7 @@ impl Schema {
     pub(crate) fn is_unreadable(&self) -> bool {
         self.any(&mut |schema| {
             !schema.unsupported.is_empty()
+                || schema.has_dialect
                 || !schema.item_list.is_empty()
                 || schema.preserve_unknown == Some(false)
         })
@@ -343,6 +346,7 @@ impl Reader {
                 _ => Vec::new(),
             },
             unsupported: UNSUPPORTED.into_iter().filter(is_set).collect(),
+            has_dialect: has_text("$schema"),
         })
     }
 
