@@ -253,3 +253,92 @@ fn claims_and_ingresses_get_the_newest_default_class() -> TestResult {
     assert_eq!(created["spec"]["ingressClassName"], "i");
     Ok(())
 }
+
+#[test]
+fn claims_are_completed_and_administrators_need_a_namespace_of_theirs() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let label = json!({"resource.kubernetes.io/admin-access": "true"});
+    for (name, labels) in [("plain", json!({})), ("admins", label)] {
+        let namespace = json!({"metadata": {"name": name, "labels": labels}});
+        assert_eq!(post(&server, "/api/v1/namespaces", &namespace).0, 201);
+    }
+    let base = |namespace: &str| format!("/apis/resource.k8s.io/v1/namespaces/{namespace}");
+    let spec = json!({"devices": {"requests": [
+        {"name": "a", "exactly": {"deviceClassName": "x", "adminAccess": true}},
+        {"name": "b", "firstAvailable": [{"name": "c", "deviceClassName": "x", "allocationMode": "All"},
+            {"name": "d", "deviceClassName": "x", "count": 2}]}]}});
+    let claim = json!({"metadata": {"name": "c"}, "spec": spec});
+    let template = json!({"metadata": {"name": "c"}, "spec": {"spec": spec}});
+    let detail = "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on \
+        the containing namespace";
+    for (plural, object, pointer) in [
+        ("resourceclaims", &claim, "/spec/devices/requests"),
+        (
+            "resourceclaimtemplates",
+            &template,
+            "/spec/spec/devices/requests",
+        ),
+    ] {
+        let (code, status) = post(&server, &format!("{}/{plural}", base("plain")), object);
+        assert_eq!(code, 422);
+        let causes = json!([{"field": "spec.devices.requests[0].adminAccess", "message": detail,
+            "reason": "FieldValueForbidden"}]);
+        assert_eq!(status["details"]["causes"], causes);
+        // An apply that creates is checked, too.
+        let fields = "Content-Type: application/apply-patch+yaml\r\n";
+        let path = format!("{}/{plural}/c?fieldManager=m", base("plain"));
+        let kind = if plural == "resourceclaims" {
+            "ResourceClaim"
+        } else {
+            "ResourceClaimTemplate"
+        };
+        let mut applied = object.clone();
+        applied["apiVersion"] = json!("resource.k8s.io/v1");
+        applied["kind"] = json!(kind);
+        let answer = exchange(
+            server.endpoint(),
+            "PATCH",
+            &path,
+            fields,
+            &applied.to_string(),
+        );
+        assert_eq!(
+            (answer.0, &value(&answer).1["details"]["causes"]),
+            (422, &causes)
+        );
+
+        let (code, created) = post(&server, &format!("{}/{plural}", base("admins")), object);
+        assert_eq!(code, 201);
+        let expected = json!([
+            {"name": "a", "exactly": {"deviceClassName": "x", "adminAccess": true, "allocationMode": "ExactCount",
+                "count": 1}},
+            {"name": "b", "firstAvailable": [{"name": "c", "deviceClassName": "x", "allocationMode": "All"},
+                {"name": "d", "deviceClassName": "x", "allocationMode": "ExactCount", "count": 2}]}]);
+        assert_eq!(created.pointer(pointer), Some(&expected));
+    }
+    // The same for the devices that a status names.
+    let path = format!("{}/resourceclaims", base("plain"));
+    let claim = json!({"metadata": {"name": "s"}, "spec": {"devices": {}}});
+    assert_eq!(post(&server, &path, &claim).0, 201);
+    let result = |access: bool| {
+        json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": "d.e", "pool": "p",
+            "device": "x", "adminAccess": access}]}}}})
+    };
+    let write = |access| {
+        send(
+            &server,
+            "PATCH",
+            &format!("{path}/s/status"),
+            &result(access).to_string(),
+        )
+    };
+    let refused = value(&write(true));
+    let causes = &refused.1["details"]["causes"];
+    assert_eq!((refused.0, &causes[0]["message"]), (422, &json!(detail)));
+    assert_eq!(
+        causes[0]["field"],
+        "status.allocation.devices.results[0].adminAccess"
+    );
+    assert_eq!(write(false).0, 200);
+    Ok(())
+}

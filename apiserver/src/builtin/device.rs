@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
+use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::StatusCause;
 
 use super::causes::Causes;
+use super::edit;
 use super::field::Field;
 use super::names;
 use super::pod::check_node_term;
@@ -23,6 +25,9 @@ const DRIVER_BYTES_MAX: usize = 63;
 const IDENTIFIER_BYTES_MAX: usize = 32;
 const ATTRIBUTE_BYTES_MAX: usize = 64;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
+
+/// The mode of a request for a number of devices.
+const EXACT_COUNT: &str = "ExactCount";
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
@@ -45,6 +50,7 @@ pub(super) const KINDS: &[Kind] = &[
         .with_generation(),
     Kind {
         status_keeps_metadata: true,
+        default: |claim| default_claim(edit::child_mut(claim, "spec")),
         validate: |claim, causes| check_claim(&claim.child("spec"), causes),
         validate_update: |new, old, causes| {
             causes.check_immutable(&new.child("spec"), &old.child("spec"));
@@ -52,6 +58,10 @@ pub(super) const KINDS: &[Kind] = &[
         ..Kind::new(GROUP, "ResourceClaim").with_status()
     },
     Kind {
+        default: |template| {
+            let spec = edit::child_mut(template, "spec");
+            default_claim(spec.and_then(|spec| edit::child_mut(spec, "spec")));
+        },
         validate: |template, causes| {
             let spec = template.child("spec");
             causes.check_labels(&spec.at(&["metadata", "labels"]));
@@ -68,6 +78,26 @@ pub(super) const KINDS: &[Kind] = &[
         ..Kind::new(GROUP, "ResourceSlice").with_generation()
     },
 ];
+
+/// Completes the requests of a claim: they are for one device if they do not say it.
+fn default_claim(spec: Option<&mut JsonObject>) {
+    let Some(devices) = spec.and_then(|spec| edit::child_mut(spec, "devices")) else {
+        return;
+    };
+    for request in edit::items_mut(devices, "requests") {
+        if let Some(exactly) = edit::child_mut(request, "exactly") {
+            default_request(exactly);
+        }
+        edit::items_mut(request, "firstAvailable").for_each(default_request);
+    }
+}
+
+fn default_request(request: &mut JsonObject) {
+    edit::set_zero(request, "allocationMode", EXACT_COUNT);
+    if edit::text(request, "allocationMode") == EXACT_COUNT {
+        edit::set_zero(request, "count", 1);
+    }
+}
 
 fn check_length(list: &Field<'_>, max: usize, causes: &mut Causes) {
     if list.len() > max {
@@ -174,14 +204,12 @@ fn check_request(request: &Field<'_>, causes: &mut Causes) {
     check_selectors(&request.child("selectors"), causes);
     let (mode, count) = (request.child("allocationMode"), request.child("count"));
     match mode.text() {
-        // Without a number it is one.
-        "" | "ExactCount" if count.is_zero() => {}
-        "" | "ExactCount" => causes.check_min(&count, 1, "must be greater than zero"),
+        EXACT_COUNT => causes.check_min(&count, 1, "must be greater than zero"),
         "All" if !count.is_zero() => {
             causes.invalid(&count, "must not be specified when allocationMode is 'All'");
         }
         "All" => {}
-        _ => causes.not_supported(&mode, &["All", "ExactCount"]),
+        _ => causes.not_supported(&mode, &["All", EXACT_COUNT]),
     }
     for toleration in request.child("tolerations").items() {
         let key = toleration.child("key");
