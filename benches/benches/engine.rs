@@ -275,6 +275,33 @@ fn lease(c: &mut Criterion) {
     });
 }
 
+fn fork(c: &mut Criterion) {
+    let mut group = c.benchmark_group("engine/fork");
+    group.sample_size(20);
+    group.throughput(Throughput::Elements(KEYS));
+    let in_order = filled_engine(KEYS);
+    group.bench_function("100k_keys", |b| b.iter_with_large_drop(|| in_order.fork()));
+    // The records of neighbours in the index are apart in memory.
+    let clock = ManualClock::new();
+    let scattered = Engine::builder().clock(clock).build();
+    for number in 0..KEYS {
+        let number = number.wrapping_mul(48_271) % KEYS;
+        scattered.put(key(number), value()).expect("a valid put");
+    }
+    group.bench_function("100k_keys_created_in_no_order", |b| {
+        b.iter_with_large_drop(|| scattered.fork());
+    });
+    for number in 0..KEYS {
+        in_order.put(key(number), value()).expect("a valid put");
+    }
+    group.bench_function("100k_keys_of_two_versions", |b| {
+        b.iter_with_large_drop(|| in_order.fork());
+    });
+    group.bench_function("drop_of_100k_keys", |b| {
+        b.iter_batched(|| in_order.fork(), drop, BatchSize::PerIteration);
+    });
+}
+
 criterion_group!(
     benches,
     put,
@@ -284,6 +311,7 @@ criterion_group!(
     txn,
     watch,
     compaction,
-    lease
+    lease,
+    fork
 );
 criterion_main!(benches);

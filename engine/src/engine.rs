@@ -116,6 +116,47 @@ impl Engine {
         Self { store }
     }
 
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Returns a builder with the clock and the options of this engine, for an engine like it. Its start
+    /// revision is 1.
+    pub fn to_builder(&self) -> EngineBuilder {
+        EngineBuilder::like(&self.store)
+    }
+
+    /// Creates an independent engine with everything that this one contains at one revision: the
+    /// versions of all keys from the compacted revision on, and the leases with their keys and the time
+    /// that they have left. It has the same clock and the same options; [`EngineBuilder::fork`] changes
+    /// them. Watches, snapshots and counters of operations are not part of it.
+    ///
+    /// Nothing that is written to one of the two, or compacted in it, shows in the other. They may be
+    /// dropped in any order.
+    ///
+    /// # Costs
+    /// The two share the versions, with their keys and values, until both have dropped them. The fork
+    /// copies each key once for its index, so it takes about 150 ns and 150 bytes for a key, and 50 ns and
+    /// 16 bytes for each further version. Writers of this engine are stopped for a copy of its leases
+    /// only, and compactions go on; what they remove meanwhile is freed at the end of the call.
+    ///
+    /// ```
+    /// # use revstore_engine::Engine;
+    /// let engine = Engine::builder().build();
+    /// engine.put("color", "red")?;
+    /// let fork = engine.fork();
+    /// fork.put("color", "blue")?;
+    /// engine.put("shape", "round")?;
+    /// assert_eq!(engine.get("color").unwrap().value(), b"red");
+    /// assert_eq!(fork.get("color").unwrap().value(), b"blue");
+    /// assert!(fork.get("shape").is_none());
+    /// # Ok::<(), revstore_engine::PutError>(())
+    /// ```
+    #[must_use = "a fork that is dropped at once has no effect"]
+    pub fn fork(&self) -> Self {
+        self.to_builder().fork(self)
+    }
+
     /// Begins the work that depends on the time.
     pub(crate) fn start(store: Arc<Store>) -> Self {
         let timed: Arc<dyn Timed> = store.clone();

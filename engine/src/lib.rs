@@ -95,7 +95,9 @@ mod txn;
 mod watch;
 
 pub use compaction::{AutoCompaction, AutoCompactionStep, AutoCompactions, Compaction};
-pub use dump::{Dump, DumpRecords, FollowError, Follower, Restore, RestoreError, Version};
+pub use dump::{
+    Dump, DumpRecords, FollowError, Follower, Jump, JumpError, Restore, RestoreError, Version,
+};
 pub use engine::{Engine, History, Stats};
 pub use error::{
     CompactError, LeaseError, PutError, ReadError, SnapshotError, StartRevisionError, TxnError,
@@ -106,7 +108,7 @@ pub use fault::Fault;
 pub use history::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub use key::KeyRange;
 pub use lease::{
-    LEASE_TTL_MAX_SECONDS, LeaseChange, LeaseCounts, LeaseGrant, LeaseGuard, LeaseStatus,
+    LEASE_TTL_MAX_SECONDS, LeaseChange, LeaseCounts, LeaseGrant, LeaseGuard, LeaseLeft, LeaseStatus,
 };
 pub use options::EngineBuilder;
 pub use read::{

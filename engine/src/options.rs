@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::compaction::AutoCompaction;
-use crate::dump::{Restore, RestoreError};
+use crate::dump::{self, Jump, JumpError, Restore, RestoreError};
 use crate::engine::Engine;
 use crate::error::StartRevisionError;
 use crate::fault::Faults;
@@ -72,6 +72,16 @@ impl EngineBuilder {
             options: Options::default(),
             clock: None,
         }
+    }
+
+    /// Creates a builder with the options and the clock of a store.
+    pub(crate) fn like(store: &Store) -> Self {
+        let clock = Some(store.clock.clone());
+        let options = Options {
+            start_revision: Revision::FIRST,
+            ..store.options
+        };
+        Self { options, clock }
     }
 
     /// Sets the source of time. Several engines may share a clock.
@@ -159,6 +169,49 @@ impl EngineBuilder {
         Engine::start(self.into_store())
     }
 
+    /// Creates a fork of an engine, as [`Engine::fork`], with the clock and the options of this
+    /// builder. The [start revision](Self::start_revision) does not apply. Leases keep their granted
+    /// time to live, also below the [minimum](Self::lease_ttl_min) of the fork.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, ManualClock};
+    /// let engine = Engine::builder().build();
+    /// engine.put("key", "value")?;
+    /// // The fork has a clock of its own.
+    /// let fork = engine.to_builder().clock(ManualClock::new()).fork(&engine);
+    /// assert_eq!(fork.get("key"), engine.get("key"));
+    /// # Ok::<(), revstore_engine::PutError>(())
+    /// ```
+    pub fn fork(self, origin: &Engine) -> Engine {
+        dump::fork(self, origin.store())
+    }
+
+    /// As [`fork`](Self::fork), and increases the current revision of the fork.
+    ///
+    /// Clients of the origin that continue with the fork have then seen no revision that the fork uses
+    /// for other changes. The revisions between the two were never written: a read at one of them
+    /// finds what was there at the last revision of the origin, and a watch from one of them begins
+    /// with the next write. If the fork [counts as compacted](Jump::mark_compacted), reads and watches
+    /// below its current revision fail as after a compaction, and no history is taken over.
+    ///
+    /// ```
+    /// # use revstore_engine::{Engine, Jump, Revision};
+    /// let engine = Engine::builder().build();
+    /// engine.put("key", "value")?;
+    /// let jump = Jump { current: Revision(1_000), mark_compacted: true };
+    /// let later = engine.to_builder().fork_at(&engine, jump)?;
+    /// assert_eq!(later.put("key", "again")?.revision, Revision(1_001));
+    /// assert_eq!(later.compacted_revision(), Some(Revision(1_000)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`JumpError`] if the revision is below the current one of the origin, or above
+    /// [`Revision::START_MAX`].
+    pub fn fork_at(self, origin: &Engine, jump: Jump) -> Result<Engine, JumpError> {
+        dump::fork_at(self, origin.store(), jump)
+    }
+
     /// Begins to build an engine that continues another store, from a [`Dump`](crate::Dump) or an equal
     /// source with this compacted revision. The [start revision](Self::start_revision) does not apply.
     ///
@@ -169,18 +222,28 @@ impl EngineBuilder {
     }
 
     /// Creates an empty store with a current revision.
-    pub(crate) fn store_at(mut self, current: Revision) -> Arc<Store> {
+    pub(crate) fn store_at(self, current: Revision) -> Arc<Store> {
+        Arc::new(self.at(current).new_store())
+    }
+
+    /// Sets the current revision of the new store, whatever it is.
+    pub(crate) fn at(mut self, current: Revision) -> Self {
         self.options.start_revision = current;
-        self.into_store()
+        self
     }
 
     fn into_store(self) -> Arc<Store> {
+        Arc::new(self.new_store())
+    }
+
+    /// Creates an empty store.
+    pub(crate) fn new_store(self) -> Store {
         #[cfg(not(any(loom, shuttle)))]
         let default = || Arc::new(crate::time::SystemClock::new()) as Arc<dyn Clock>;
         #[cfg(any(loom, shuttle))]
         let default = || Arc::new(crate::time::ManualClock::new()) as Arc<dyn Clock>;
         let clock = self.clock.unwrap_or_else(default);
-        Arc::new(Store::new(self.options, clock))
+        Store::new(self.options, clock)
     }
 }
 

@@ -1,13 +1,15 @@
 //! The store: the state that all handles and threads of one engine share.
 
+use std::borrow::Cow;
+
 use crate::compaction::{Compactor, Holds, Pins, Snapshots};
 use crate::error::WriteError;
 use crate::fault::{Faults, on_fault};
-use crate::history::Log;
+use crate::history::{Entry, KeyValue, Log};
 use crate::index::Index;
 use crate::lease::Lessor;
 use crate::options::Options;
-use crate::revision::{CompactedRevision, CurrentRevision, Revision};
+use crate::revision::{CompactedRevision, CurrentRevision, Position, Revision};
 use crate::sync::epoch::CachePadded;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 use crate::time::Clock;
@@ -44,6 +46,11 @@ pub(crate) struct Store {
     pub(crate) progress: Progress,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) faults: Faults,
+    /// The options that the store was created with.
+    pub(crate) options: Options,
+    /// The last position whose records this store shares with the one that it was forked from. The
+    /// entries that these records refer to belong to another store.
+    pub(crate) shared_through: Position,
 }
 
 impl Store {
@@ -70,7 +77,18 @@ impl Store {
             progress: Progress(Counter::new()),
             clock,
             faults: options.faults,
+            options,
+            shared_through: Position::FIRST,
         }
+    }
+
+    /// Returns the entry of this store with the key of a record of its log; `None` if a compaction has
+    /// removed it.
+    pub(crate) fn entry_of<'a>(&self, record: &'a KeyValue) -> Option<Cow<'a, Entry>> {
+        if record.position() <= self.shared_through {
+            return self.index.get(record.key()).map(Cow::Owned);
+        }
+        Some(Cow::Borrowed(record.entry()))
     }
 
     /// Locks the sequencer; returns the current revision, which the holder continues from.

@@ -146,7 +146,10 @@ impl Compaction {
         let mut removed = Removed::default();
         let mut emptied = Vec::new();
         for record in records {
-            let entry = record.entry();
+            let Some(entry) = store.entry_of(record) else {
+                continue;
+            };
+            let entry = &*entry;
             let read = self.read_by_snapshots(entry, snapshots);
             // I7: before the removal, so that a snapshot finds the version in one of both places.
             unless_fault!(store.faults, KeepAfterCut, store.snapshots.keep(&read));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -12,7 +11,7 @@ use crate::compaction::Compaction;
 use crate::engine::Engine;
 use crate::history::{Entry, KeyValue, LeaseId, PUT_BYTES_MAX};
 use crate::key::KeyRange;
-use crate::lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant};
+use crate::lease::{LEASE_TTL_MAX_SECONDS, LeaseGrant, LeaseLeft};
 use crate::options::EngineBuilder;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
@@ -25,7 +24,7 @@ use crate::sync::epoch::pin;
 /// The parts are added in this order: the base state in key order, then whole revisions without a gap.
 /// Leases and compactions may be added at any time. Everything is checked, and after an error the value is
 /// of no use any more. The engine that [`finish`](Self::finish) returns answers all reads at kept revisions,
-/// and watches from them, as the original did. Each lease has its full time to live again.
+/// and watches from them, as the original did.
 ///
 /// A part takes about the time of a put.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ pub struct Restore {
     last_base_key: Option<Bytes>,
     /// A base version of the compacted revision, whose changes are then not in the history.
     base_at_start: Option<Position>,
-    leases: BTreeMap<LeaseId, Duration>,
+    leases: BTreeMap<LeaseId, LeaseLeft>,
 }
 
 /// The error of a part that no store can have contained at its place.
@@ -95,8 +94,10 @@ pub enum RestoreError {
         /// The position of the change.
         position: Position,
     },
-    /// The time to live of a lease is too large.
-    #[error("lease {lease} has a time to live that is too large")]
+    /// The time to live of a lease is too large, or less than the time that it has left.
+    #[error(
+        "lease {lease} has a time to live that is too large, or less than the time that is left of it"
+    )]
     LeaseTtl {
         /// The lease.
         lease: LeaseId,
@@ -199,15 +200,40 @@ impl Restore {
         Ok(())
     }
 
-    /// Adds a lease, or replaces its time to live.
+    /// Adds a lease with its full time to live, or replaces one.
     ///
     /// # Errors
     /// The time to live is too large.
     pub fn grant(&mut self, lease: LeaseGrant) -> Result<(), RestoreError> {
-        if lease.ttl.as_secs() > LEASE_TTL_MAX_SECONDS.unsigned_abs() {
-            return Err(RestoreError::LeaseTtl { lease: lease.id });
+        self.grant_left(LeaseLeft::full(lease))
+    }
+
+    /// Adds a lease with the time that it has left when [`finish`](Self::finish) returns, or replaces one.
+    ///
+    /// # Errors
+    /// The time to live is too large, or less than the remaining time.
+    pub fn grant_left(&mut self, left: LeaseLeft) -> Result<(), RestoreError> {
+        let LeaseGrant { id, ttl } = left.lease;
+        if ttl.as_secs() > LEASE_TTL_MAX_SECONDS.unsigned_abs() || left.remaining > ttl {
+            return Err(RestoreError::LeaseTtl { lease: id });
         }
-        self.leases.insert(lease.id, lease.ttl);
+        self.leases.insert(id, left);
+        Ok(())
+    }
+
+    /// Increases the current revision, without changes. The revisions in between were never written:
+    /// the store was [forked](crate::EngineBuilder::fork_at) with a later revision.
+    ///
+    /// # Errors
+    /// The revision is not above the current one, or above the highest one.
+    pub fn skip_to(&mut self, revision: Revision) -> Result<(), RestoreError> {
+        let current = self.current;
+        if revision <= current || revision > Revision::LAST {
+            let found = revision;
+            return Err(RestoreError::RevisionOrder { found, current });
+        }
+        self.current = revision;
+        self.has_history = true;
         Ok(())
     }
 
@@ -238,9 +264,23 @@ impl Restore {
     pub fn finish(self) -> Result<Engine, RestoreError> {
         let store = self.store;
         let now = store.clock.now();
-        for (id, ttl) in self.leases {
-            store.lessor.restore(LeaseGrant { id, ttl }, now);
-        }
+        let ttl_min = store.lessor.ttl_min();
+        let leases = self.leases.values().map(|left| {
+            let LeaseGrant { id, ttl } = left.lease;
+            LeaseLeft {
+                lease: LeaseGrant {
+                    id,
+                    ttl: ttl.max(ttl_min),
+                },
+                // A lease that has its full time to live has that of the new store, too.
+                remaining: if left.remaining == ttl {
+                    ttl.max(ttl_min)
+                } else {
+                    left.remaining
+                },
+            }
+        });
+        store.lessor.restore(leases, now);
         let mut unknown = None;
         store.index.scan(&KeyRange::all(), |found| {
             let guard = pin();

@@ -8,7 +8,7 @@ use crate::compaction::Hold;
 use crate::history::{KeyValue, LeaseId};
 use crate::index::Scan;
 use crate::key::KeyRange;
-use crate::lease::LeaseGrant;
+use crate::lease::LeaseLeft;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
 use crate::sync::Arc;
@@ -85,13 +85,14 @@ pub struct Dump {
     _hold: Hold,
     compacted: Option<Revision>,
     revision: Revision,
-    leases: Vec<LeaseGrant>,
+    leases: Vec<LeaseLeft>,
     /// The base state consists of the live keys that were written before this position.
     base_end: Position,
 }
 
 impl Dump {
     pub(crate) fn open(store: &Arc<Store>) -> Self {
+        let now = store.clock.now();
         // I7: under the sequencer, so that every compaction above the compacted revision is announced
         // later, and finds the hold. A lease that ends leaves the lessor under the sequencer too.
         let _sequencer = store.sequencer.lock();
@@ -104,7 +105,7 @@ impl Dump {
             _hold: Hold::new(store, oldest),
             compacted,
             revision: store.current.load(),
-            leases: store.lessor.all(),
+            leases: store.lessor.all_left(now),
             base_end: match (compacted, in_log.is_empty()) {
                 (None, _) => Position::FIRST,
                 (Some(compacted), true) => compacted.next().start(),
@@ -112,6 +113,10 @@ impl Dump {
             },
             store: store.clone(),
         }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Returns the revision of the dump.
@@ -124,8 +129,8 @@ impl Dump {
         self.compacted
     }
 
-    /// Returns the leases, in no order.
-    pub fn leases(&self) -> &[LeaseGrant] {
+    /// Returns the leases with the time that they had left, in the order of their expiry.
+    pub fn leases(&self) -> &[LeaseLeft] {
         &self.leases
     }
 

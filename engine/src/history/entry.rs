@@ -112,6 +112,19 @@ impl Entry {
         Self(Thin::new(data, 0, [key, &[]]))
     }
 
+    /// Creates an entry with versions of another entry of the same key, oldest first. The versions
+    /// are taken out of the vector.
+    pub(crate) fn of_versions(key: &[u8], versions: &mut Vec<KeyValue>) -> Self {
+        let newest = versions.pop().map(Thin::from);
+        let (older, writer) = Sequence::of(versions.drain(..));
+        let data = EntryData {
+            newest: AtomicThin::of(newest),
+            older,
+            writer: Mutex::new(Rank::Entry, writer),
+        };
+        Self(Thin::new(data, 0, [key, &[]]))
+    }
+
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         self.0.bytes()
@@ -221,6 +234,51 @@ impl Entry {
             versions.push(newest.clone());
         }
         versions
+    }
+
+    /// Appends what a compaction at `compacted` would leave, up to `through`, oldest first (I7, CO-4,
+    /// CO-5). The caller holds the history from `compacted` on.
+    pub(crate) fn copy_kept(
+        &self,
+        compacted: Revision,
+        through: Position,
+        copied: &mut Vec<KeyValue>,
+        guard: &Guard,
+    ) {
+        // First, because a version that is replaced in the meantime goes to the older ones.
+        let Some(newest) = self.newest(guard) else {
+            return;
+        };
+        let older = &self.data().older;
+        if newest.position() > through || !older.is_empty(guard) {
+            let visible = older.at(compacted.end().min(through), guard);
+            let mut from = visible.map_or(Position::FIRST, KeyValue::position);
+            loop {
+                let slice = older.slice_from(from, guard);
+                let inside = |version: &&KeyValue| version.position() <= through;
+                copied.extend(slice.records.iter().take_while(inside).cloned());
+                match slice.records.last() {
+                    Some(last) if !slice.is_last && last.position() < through => {
+                        from = last.position().next();
+                    }
+                    _ => break,
+                }
+            }
+            // A version that is being replaced is in both places.
+            copied.truncate(copied.partition_point(|it| it.position() < newest.position()));
+        }
+        if newest.position() <= through {
+            copied.push(newest.clone());
+        }
+        // The first one is the only one at or below the compacted revision, unless the newest one is, too.
+        if copied.len() > 1 && copied[1].mod_revision() <= compacted {
+            copied.drain(..1);
+        }
+        let is_dropped =
+            |first: &KeyValue| first.is_tombstone() && first.mod_revision() < compacted;
+        if copied.first().is_some_and(is_dropped) {
+            copied.drain(..1);
+        }
     }
 
     /// Removes up to [`CUT_VERSIONS_MAX`] of the versions that a compaction at `compacted` drops

@@ -33,6 +33,15 @@ impl Log {
         }
     }
 
+    /// Creates a log of records that are in order.
+    pub(crate) fn of(records: impl IntoIterator<Item = KeyValue>) -> Self {
+        let (records, writer) = Sequence::of(records);
+        Self {
+            records,
+            writer: Mutex::new(Rank::Log, writer),
+        }
+    }
+
     pub(crate) fn append(&self, record: KeyValue, guard: &Guard) {
         self.records.push(&mut self.writer.lock(), record, guard);
     }
@@ -64,6 +73,19 @@ impl Log {
             }
             from = records.last()?.position().next();
         }
+    }
+
+    /// Returns some of the records from `from` to `through`, both inclusive, and whether they are the
+    /// last ones: the records of one leaf.
+    pub(crate) fn slice<'g>(
+        &'g self,
+        from: Position,
+        through: Position,
+        guard: &'g Guard,
+    ) -> (&'g [KeyValue], bool) {
+        let Slice { records, is_last } = self.records.slice_from(from, guard);
+        let end = records.partition_point(|record| record.position() <= through);
+        (&records[..end], is_last || end < records.len())
     }
 
     /// Returns the first records from `from` to `through`, both inclusive, at most `max`.

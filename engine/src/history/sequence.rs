@@ -46,6 +46,40 @@ impl Sequence {
         (Self(RunCell::empty()), SequenceWriter(()))
     }
 
+    /// Creates a sequence of records that are in order, without a search or a copy.
+    pub(crate) fn of(records: impl IntoIterator<Item = KeyValue>) -> (Self, SequenceWriter) {
+        let mut records = records.into_iter();
+        let mut level = Vec::new();
+        while let Some(first) = records.next() {
+            // A sequence of few records takes no more memory than they need.
+            let left = records.size_hint().1.unwrap_or(usize::MAX);
+            let mut run = leaf(first, LEAF_RECORDS.min(left.saturating_add(1)));
+            for record in records.by_ref().take(LEAF_RECORDS - 1) {
+                run.push_item(record);
+            }
+            level.push(run);
+        }
+        for height in 1.. {
+            if level.len() <= 1 {
+                break;
+            }
+            let mut children = level.into_iter().peekable();
+            level = Vec::new();
+            while children.peek().is_some() {
+                let mut parent = NewRun::new(height, CHILDREN_MAX.min(children.len()));
+                for child in children.by_ref().take(CHILDREN_MAX) {
+                    parent.push_child(child);
+                }
+                level.push(parent);
+            }
+        }
+        let (sequence, writer) = Self::new();
+        if let Some(root) = level.pop() {
+            sequence.0.store(root);
+        }
+        (sequence, writer)
+    }
+
     pub(crate) fn is_empty(&self, guard: &Guard) -> bool {
         self.first(guard).is_none()
     }
@@ -419,6 +453,37 @@ mod tests {
                     through.checked_sub(1).map(|last| plain[last])
                 );
                 assert_eq!(sequence.all_from(at), plain[through..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sequence_of_sorted_records_can_be_read_and_changed() {
+        let entry = Entry::new(b"k");
+        for len in [0, 1, 2, 254, 255, 256, 1000, 255 * 128, 255 * 128 + 1] {
+            let record = |number| KeyValue::tombstone(entry.clone(), Revision(number).start());
+            let records: Vec<_> = (0..len).map(record).collect();
+            // With and without a known length.
+            let known = Sequence::of(records.iter().cloned());
+            let unknown = Sequence::of(records.iter().filter(|_| true).cloned());
+            for (sequence, writer) in [known, unknown] {
+                let mut sequence = Owned(sequence, writer);
+                assert_eq!(
+                    sequence.all_from(Position::FIRST),
+                    (0..len).collect::<Vec<_>>()
+                );
+                for number in len..len + 300 {
+                    sequence.push(record(number));
+                }
+                assert_eq!(sequence.take(7), (0..7).collect::<Vec<_>>());
+                assert_eq!(
+                    sequence.all_from(Position::FIRST),
+                    (7..len + 300).collect::<Vec<_>>()
+                );
+                assert_eq!(
+                    sequence.at(Revision(len).end()),
+                    Some(len).filter(|len| *len >= 7)
+                );
             }
         }
     }

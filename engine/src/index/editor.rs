@@ -1,5 +1,6 @@
 //! The right to change a tree, and the changes: insertion, removal, and the numbers of live keys.
 
+use super::bulk;
 use super::replacement::{
     Split, inner_part, inner_with, inner_without, joined_inner_nodes, joined_leaves, leaf_part,
     leaf_with,
@@ -68,6 +69,16 @@ impl Editor {
             faults,
         };
         (tree, editor)
+    }
+
+    /// Creates a tree of entries in key order, each with whether its key is live, and the right to
+    /// change it.
+    pub(crate) fn of_sorted(faults: Faults, entries: Vec<(Entry, bool)>) -> (Tree, Self) {
+        let (_, mut editor) = Self::new(faults);
+        editor.len = entries.len();
+        let root = bulk::root_of(entries, LEAF_ENTRIES_MAX, CHILDREN_MAX);
+        let root = NodeCell::new(root);
+        (Tree { root }, editor)
     }
 
     /// Returns the number of keys, live or not.

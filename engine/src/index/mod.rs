@@ -1,9 +1,10 @@
 //! The index: the keys of the store in order, with the number of live keys of each range.
 //!
 //! This file contains the reads and the lock of the writer, `tree` the map, a B-tree with counts,
-//! `editor` its changes, `replacement` the nodes that they build, and `sorted_node` the search in one
+//! `editor` its changes, `bulk` a new tree of sorted entries, `replacement` the nodes that they build, and `sorted_node` the search in one
 //! node. etcd's counterpart is mvcc's `treeIndex`.
 
+mod bulk;
 mod editor;
 mod replacement;
 mod sorted_node;
@@ -70,6 +71,16 @@ impl<'g> Found<'g> {
         self.entry
     }
 
+    /// As [`Entry::copy_kept`].
+    pub(crate) fn copy_kept(
+        &self,
+        compacted: Revision,
+        through: Position,
+        copied: &mut Vec<KeyValue>,
+    ) {
+        self.entry.copy_kept(compacted, through, copied, self.guard);
+    }
+
     /// As [`Entry::read`].
     #[inline]
     pub(crate) fn read(&self, at: Position) -> Option<Record<'g>> {
@@ -94,11 +105,24 @@ pub(crate) struct Scan<'a> {
 
 impl Index {
     pub(crate) fn new(faults: Faults) -> Self {
-        let (tree, editor) = Editor::new(faults);
+        Self::of(Editor::new(faults), Revision(0).start(), faults)
+    }
+
+    /// Creates an index of entries in key order, each with whether its key is live, in linear time.
+    /// The last creation or deletion of a key was at or before `through`.
+    pub(crate) fn of_sorted(
+        faults: Faults,
+        entries: Vec<(Entry, bool)>,
+        through: Position,
+    ) -> Self {
+        Self::of(Editor::of_sorted(faults, entries), through, faults)
+    }
+
+    fn of((tree, editor): (Tree, Editor), through: Position, faults: Faults) -> Self {
         let counted = Counted {
             edits: AtomicU64::new(0),
-            revision: AtomicI64::new(0),
-            sub: AtomicU32::new(0),
+            revision: AtomicI64::new(through.revision.0),
+            sub: AtomicU32::new(through.sub),
         };
         Self {
             tree: CachePadded::new(tree),
@@ -374,6 +398,37 @@ mod tests {
             .map(|number| name(number).into_bytes())
             .collect();
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn an_index_of_sorted_entries_can_be_read_and_changed() {
+        for len in [0, 1, 2, 3, 63, 64, 65, 4096, 64 * 64 + 1, 64 * 65 + 3] {
+            let key = |number: usize| format!("/registry/pods/{number:06}").into_bytes();
+            let entries = (0..len).map(|number| (Entry::new(&key(2 * number)), number % 3 != 0));
+            let through = Revision(9).end();
+            let index = Index::of_sorted(Faults::default(), entries.collect(), through);
+            assert_eq!(index.len(), len);
+            let live = |below: usize| below - below.div_ceil(3);
+            let count = index.count(&KeyRange::all());
+            assert_eq!((count.live, count.through), (live(len), through));
+            for number in (0..len).step_by(len / 50 + 1) {
+                assert_eq!(index.get(&key(2 * number)).unwrap().key(), key(2 * number));
+                assert!(index.get(&key(2 * number + 1)).is_none());
+                let below = KeyRange::within("", key(2 * number));
+                assert_eq!(index.count(&below).live, live(number));
+            }
+            // Keys between the others, and then none.
+            for number in 0..len {
+                index.get_or_insert(&Entry::new(&key(2 * number + 1)));
+                index.set_live(&key(2 * number + 1), true, Revision(10).start());
+            }
+            assert_eq!(index.len(), 2 * len);
+            assert_eq!(index.count(&KeyRange::all()).live, live(len) + len);
+            for number in 0..2 * len {
+                index.remove(&key(number));
+            }
+            assert_eq!((index.len(), index.count(&KeyRange::all()).live), (0, 0));
+        }
     }
 
     #[test]

@@ -209,7 +209,7 @@ fn copy_child(
 }
 
 /// Sets the prefix of a node to all bytes that its keys share.
-fn widen_prefix(node: &mut NewNode<Entry>) {
+pub(super) fn widen_prefix(node: &mut NewNode<Entry>) {
     let prefix_len = sorted(node.as_node()).longest_prefix();
     node.set_prefix(prefix_len, |entry| head_after(prefix_len, entry.key()));
 }

@@ -25,6 +25,14 @@ pub(super) struct LeaseKeys {
 }
 
 impl LeaseKeys {
+    /// Creates the keys of a lease from some in order.
+    pub(super) fn of(keys: impl Iterator<Item = Entry>) -> Self {
+        Self {
+            keys: keys.collect(),
+            changes: 0,
+        }
+    }
+
     pub(super) fn insert(&mut self, key: Entry) {
         self.keys.insert(key);
         self.changes += 1;

@@ -41,6 +41,26 @@ pub struct LeaseGrant {
     pub ttl: Duration,
 }
 
+/// A lease with the time that it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLeft {
+    /// The lease.
+    pub lease: LeaseGrant,
+    /// The remaining time, by the clock of the store. Zero between the expiry and the deletion of the
+    /// keys.
+    pub remaining: Duration,
+}
+
+impl LeaseLeft {
+    /// Returns a lease with its full time to live.
+    pub fn full(lease: LeaseGrant) -> Self {
+        Self {
+            lease,
+            remaining: lease.ttl,
+        }
+    }
+}
+
 /// The number of a grant. Unlike a [`LeaseId`], it is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GrantNumber(pub(super) u64);
@@ -146,20 +166,29 @@ impl Lessor {
         if let Some(changes) = &mut leases.changes {
             changes.push(LeaseChange::Granted(lease));
         }
-        let number = leases.add(lease, now);
+        let number = leases.add(lease, now.saturating_add(ttl));
         Ok(Granted { lease, number })
     }
 
-    /// Adds a lease of an earlier store, with its full time to live. Returns whether its id was free.
-    pub(crate) fn restore(&self, mut lease: LeaseGrant, now: Duration) -> bool {
-        lease.ttl = lease.ttl.max(self.ttl_min);
+    /// Adds leases of an earlier store whose ids are different, for which the new one has no others.
+    pub(crate) fn restore(&self, restored: impl Iterator<Item = LeaseLeft>, now: Duration) {
         let mut leases = self.leases.lock();
         let now = leases.latest(now);
-        let is_new = !leases.by_id.contains_key(&lease.id);
-        if is_new {
-            leases.add(lease, now);
+        for LeaseLeft { lease, remaining } in restored {
+            leases.add(lease, now.saturating_add(remaining));
         }
-        is_new
+    }
+
+    /// Returns the minimum time to live.
+    pub(crate) fn ttl_min(&self) -> Duration {
+        self.ttl_min
+    }
+
+    /// Sets the keys of a lease that has none, in order, if it exists.
+    pub(crate) fn restore_keys(&self, id: LeaseId, keys: impl Iterator<Item = Entry>) {
+        if let Some(lease) = self.leases.lock().by_id.get_mut(&id) {
+            lease.keys = LeaseKeys::of(keys);
+        }
     }
 
     /// Begins to keep changes for a follower. Returns the leases of this time, or `None` if there is
@@ -173,9 +202,20 @@ impl Lessor {
         Some(leases.all())
     }
 
-    /// Returns all leases, in no order.
-    pub(crate) fn all(&self) -> Vec<LeaseGrant> {
-        self.leases.lock().all()
+    /// Returns all leases, in the order of their expiry.
+    pub(crate) fn all_left(&self, now: Duration) -> Vec<LeaseLeft> {
+        let mut leases = self.leases.lock();
+        let now = leases.latest(now);
+        let Leases {
+            by_id, by_expiry, ..
+        } = &*leases;
+        let left = by_expiry.iter().filter_map(|(expiry, id)| {
+            let ttl = by_id.get(id)?.ttl;
+            let lease = LeaseGrant { id: *id, ttl };
+            let remaining = expiry.saturating_sub(now);
+            Some(LeaseLeft { lease, remaining })
+        });
+        left.collect()
     }
 
     /// Takes the oldest changes, in order, up to the first one whose revision is above `through`.
@@ -434,8 +474,7 @@ impl Leases {
     }
 
     /// Adds a lease, whose id is free.
-    fn add(&mut self, LeaseGrant { id, ttl }: LeaseGrant, now: Duration) -> GrantNumber {
-        let expiry = now.saturating_add(ttl);
+    fn add(&mut self, LeaseGrant { id, ttl }: LeaseGrant, expiry: Duration) -> GrantNumber {
         self.grants += 1;
         let number = GrantNumber(self.grants);
         let lease = Lease {

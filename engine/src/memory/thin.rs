@@ -249,8 +249,14 @@ impl<H> AtomicThin<H> {
     const CLOSED: *mut Block<H> = NonNull::dangling().as_ptr();
 
     pub(crate) fn new() -> Self {
+        Self::of(None)
+    }
+
+    /// Creates a cell with a handle, or without one.
+    pub(crate) fn of(handle: Option<Thin<H>>) -> Self {
+        let block = |handle: Thin<H>| ManuallyDrop::new(handle).block.as_ptr();
         Self {
-            pointer: AtomicPtr::new(ptr::null_mut()),
+            pointer: AtomicPtr::new(handle.map_or(ptr::null_mut(), block)),
             _owned: PhantomData,
         }
     }

@@ -143,7 +143,10 @@ impl Clock for ManualClock {
     }
 
     fn follow(&self, timed: Weak<dyn Timed>) {
-        self.shared.lock().followers.push(timed);
+        let mut manual = self.shared.lock();
+        // A dropped object would keep its allocation.
+        manual.followers.retain(|timed| timed.strong_count() > 0);
+        manual.followers.push(timed);
     }
 
     fn recheck(&self) {}
@@ -211,6 +214,9 @@ mod system {
         fn follow(&self, timed: Weak<dyn Timed>) {
             let started = {
                 let mut registrations = self.shared.registrations.lock();
+                registrations
+                    .followers
+                    .retain(|timed| timed.strong_count() > 0);
                 registrations.followers.push(timed);
                 std::mem::replace(&mut registrations.started, true)
             };

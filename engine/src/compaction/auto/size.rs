@@ -59,7 +59,11 @@ fn lowest_revision_that_frees(store: &Store, excess: u64, current: Revision) -> 
                 revision = record.mod_revision();
             }
             let guard = pin();
-            match record.entry().version_before(record.position(), &guard) {
+            let entry = store.entry_of(record);
+            let previous = entry
+                .as_ref()
+                .and_then(|entry| entry.version_before(record.position(), &guard));
+            match previous {
                 Some(previous) if !previous.is_tombstone() => freed += previous.size_bytes(),
                 // A tombstone that the same revision replaces is freed at this revision already.
                 Some(previous) if previous.mod_revision() == revision => {

@@ -2,12 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod fork;
+mod jump;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
 use revstore_engine::{
-    Engine, FollowError, KeyRange, KeyValue, LeaseChange, LeaseGrant, LeaseId, ManualClock, Op,
-    Position, Put, Range, Restore, RestoreError, Revision, Txn, Version, WatchOptions,
+    Engine, FollowError, KeyRange, KeyValue, LeaseChange, LeaseGrant, LeaseId, LeaseLeft,
+    ManualClock, Op, Position, Put, Range, Restore, RestoreError, Revision, Txn, Version,
+    WatchOptions,
 };
 
 #[derive(Clone, Debug)]
@@ -82,7 +86,7 @@ fn begin_copy(engine: &Engine, clock: &ManualClock) -> Restore {
     }
     add_history(&mut restore, &dump.history().collect::<Vec<_>>()).unwrap();
     for lease in dump.leases() {
-        restore.grant(*lease).unwrap();
+        restore.grant_left(*lease).unwrap();
     }
     assert_eq!(restore.current_revision(), dump.revision());
     restore
@@ -99,7 +103,8 @@ struct Seen {
     compacted: Option<Revision>,
     reads: Vec<(Revision, Vec<KeyValue>, usize, Vec<usize>)>,
     events: Vec<(Revision, Vec<KeyValue>)>,
-    leases: Vec<(LeaseId, Duration, Vec<bytes::Bytes>)>,
+    leases: Vec<(LeaseId, Duration, Duration, Vec<bytes::Bytes>)>,
+    lease_order: Vec<LeaseId>,
     versions: Vec<KeyValue>,
     sizes: (usize, usize, u64, u64),
 }
@@ -130,11 +135,12 @@ fn see(engine: &Engine) -> Seen {
         (from, events)
     });
     let stats = engine.stats();
-    let mut ids = engine.leases();
+    let lease_order = engine.leases();
+    let mut ids = lease_order.clone();
     ids.sort();
     let leases = ids.into_iter().map(|id| {
         let lease = engine.lease(id, true).unwrap();
-        (id, lease.granted_ttl, lease.keys)
+        (id, lease.granted_ttl, lease.remaining, lease.keys)
     });
     Seen {
         current,
@@ -142,6 +148,7 @@ fn see(engine: &Engine) -> Seen {
         reads: reads.collect(),
         events: events.collect(),
         leases: leases.collect(),
+        lease_order,
         versions: engine.full_history(None).unwrap().versions,
         sizes: (
             stats.keys,
@@ -344,7 +351,12 @@ fn restored_leases_have_their_full_time_to_live_and_their_keys() {
         .put_with(&Put::new("k", "").attached_to(lease))
         .unwrap();
     clock.advance(Duration::from_secs(50));
-    let restored = copy(&engine, &clock);
+    // Without the time that they have left.
+    let mut restore = begin_copy(&engine, &clock);
+    for left in engine.dump().leases() {
+        restore.grant(left.lease).unwrap();
+    }
+    let restored = restore.finish().unwrap();
     let status = restored.lease(lease, true).unwrap();
     assert_eq!(status.remaining, Duration::from_secs(60));
     assert_eq!(status.keys, [&b"k"[..]]);
@@ -462,8 +474,17 @@ fn a_base_state_leases_and_compactions_are_checked() {
     let twice = both.revision(&[put("a", 9, 0, 9, 1)]);
     assert_eq!(twice, Err(RestoreError::BaseVersion { position }));
     let ttl = Duration::from_secs(9_000_000_001);
-    let long = both.grant(LeaseGrant { id: lease, ttl });
-    assert_eq!(long, Err(RestoreError::LeaseTtl { lease }));
+    let grant = LeaseGrant { id: lease, ttl };
+    assert_eq!(both.grant(grant), Err(RestoreError::LeaseTtl { lease }));
+    let lease = LeaseGrant {
+        id: lease,
+        ttl: Duration::from_secs(5),
+    };
+    let more = both.grant_left(LeaseLeft {
+        lease,
+        remaining: Duration::from_secs(6),
+    });
+    assert_eq!(more, Err(RestoreError::LeaseTtl { lease: lease.id }));
     for revision in [Revision(9), Revision(10)] {
         let refused = both.compact(revision);
         assert_eq!(refused, Err(RestoreError::CompactedRevision { revision }));
