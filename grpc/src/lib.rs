@@ -75,6 +75,7 @@ pub use node::identity::Identity;
 pub use node::members::{ClusterMember, PromoteFailures};
 pub use node::shutdown::{Shutdown, ShutdownBegun};
 pub use node::slow::{ApplyObserver, ApplyOp, CoarseInstant, RequestStats};
+pub use node::state::NodeState;
 pub use prefix::{MessagePrefix, PrefixReader};
 pub use services::{ResponseFuture, Services, ServicesBuilder};
 pub use status::{EtcdError, has_client_disconnected};

@@ -43,6 +43,7 @@ use crate::node::identity::Identity;
 use crate::node::members::{ClusterMember, Members, PromoteFailures};
 use crate::node::shutdown::Shutdown;
 use crate::node::slow::{self, ApplyObserver, SlowRequests};
+use crate::node::state::NodeState;
 use crate::service::auth::AuthService;
 use crate::service::cluster::ClusterService;
 use crate::service::concurrency::election::ElectionService;
@@ -118,6 +119,7 @@ struct ServicesInner {
 /// | [`shutdown`](Self::shutdown) | a signal that never begins |
 /// | [`watch_catch_up_delay`](Self::watch_catch_up_delay) | none |
 /// | [`persist`](Self::persist) | no journal |
+/// | [`state`](Self::state) | that of a new node |
 /// | [`warning_apply_duration`](Self::warning_apply_duration) | 100 ms |
 /// | [`warning_unary_request_duration`](Self::warning_unary_request_duration) | 300 ms |
 /// | [`apply_observer`](Self::apply_observer) | none |
@@ -135,6 +137,7 @@ pub struct ServicesBuilder {
     warning_unary_request_duration: Duration,
     apply_observer: Option<Arc<dyn ApplyObserver>>,
     persist: Option<(Persist, StoredMetadata)>,
+    state: Option<NodeState>,
 }
 
 impl Services {
@@ -149,6 +152,7 @@ impl Services {
             shutdown: Shutdown::new(),
             watch_catch_up_delay: Duration::ZERO,
             persist: None,
+            state: None,
             warning_apply_duration: slow::APPLY,
             warning_unary_request_duration: slow::UNARY,
             apply_observer: None,
@@ -158,6 +162,17 @@ impl Services {
     #[cfg(test)]
     pub(crate) fn heavy(&self) -> &Arc<Heavy> {
         &self.inner.node.heavy
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.node.engine
+    }
+
+    /// Copies the state of the node, besides its keys and leases. It is not more recent than a fork of the
+    /// engine that was created before: take that first.
+    pub fn state(&self) -> NodeState {
+        NodeState::of(&self.inner.node)
     }
 
     /// Returns the alarms, for health checks.
@@ -301,19 +316,30 @@ impl ServicesBuilder {
         }
     }
 
+    /// Continues with the users, roles, alarms, members and the Raft state of another node, instead of those of a
+    /// [journal](Self::persist). The Raft term stays the same, and the ids in alarms and members are not changed.
+    /// Members of a node with another [identity](Self::identity) are ignored.
+    pub fn state(self, state: NodeState) -> Self {
+        Self {
+            state: Some(state),
+            ..self
+        }
+    }
+
     /// Creates the services.
     pub fn build(self) -> Services {
         let bytes_max = self.limits.message_bytes_max();
         let heavy = Arc::new(Heavy::new(&self.limits, self.engine.clock()));
         let metadata = self.persist.as_ref().map(|(_, metadata)| metadata);
-        let restored = metadata.map(Restored::of).unwrap_or_default();
+        let mut restored = metadata.map(Restored::of).unwrap_or_default();
+        restored.raft = restored.raft.map(RaftState::after_restart);
+        if let Some(state) = &self.state {
+            restored = state.restored();
+        }
         let headers = Headers::new(self.identity.cluster_id, self.identity.member_id);
         let (headers, raft_index) = match restored.raft {
             None => (headers, RaftIndex::new()),
-            Some(raft) => {
-                let RaftState { term, index } = raft.after_restart();
-                (headers.with_raft_term(term), RaftIndex::at(index))
-            }
+            Some(RaftState { term, index }) => (headers.with_raft_term(term), RaftIndex::at(index)),
         };
         let auth = Auth::new(self.auth, restored.auth, self.engine.clock());
         let node = Arc::new(Node {

@@ -173,14 +173,7 @@ impl Durability {
 
     fn replace_raft_index(&self, node: &Node, index: u64) {
         self.reserved_index.store(index, Ordering::Relaxed);
-        let bucket = BTreeMap::from([
-            (RAFT_INDEX.to_vec(), index.to_be_bytes().to_vec()),
-            (
-                RAFT_TERM.to_vec(),
-                node.headers.raft_term().to_be_bytes().to_vec(),
-            ),
-        ]);
-        let bucket = Metadata::from([(META.to_owned(), bucket)]);
+        let bucket = raft_bucket(index, node.headers.raft_term());
         self.persist.replace_metadata(bucket);
     }
 
@@ -203,8 +196,17 @@ impl Durability {
     }
 }
 
-/// Returns the metadata of a node.
-fn metadata(node: &Node) -> Metadata {
+/// Returns the bucket with the Raft state of a node.
+pub(crate) fn raft_bucket(index: u64, term: u64) -> Metadata {
+    let bucket = BTreeMap::from([
+        (RAFT_INDEX.to_vec(), index.to_be_bytes().to_vec()),
+        (RAFT_TERM.to_vec(), term.to_be_bytes().to_vec()),
+    ]);
+    Metadata::from([(META.to_owned(), bucket)])
+}
+
+/// Returns the metadata of a node without the Raft state.
+pub(crate) fn metadata(node: &Node) -> Metadata {
     let (users, roles, auth) = snapshot::auth_buckets(node);
     let (members, removed) = snapshot::member_buckets(node);
     let named = [

@@ -12,6 +12,7 @@ pub(crate) mod members;
 pub(crate) mod shutdown;
 mod signal;
 pub(crate) mod slow;
+pub(crate) mod state;
 pub(crate) mod version;
 pub(crate) mod wake_filter;
 

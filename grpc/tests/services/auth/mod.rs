@@ -46,6 +46,7 @@ macro_rules! call {
 // Declared after the macro that they use.
 mod permissions;
 mod roles;
+mod state;
 mod tokens;
 mod users;
 
