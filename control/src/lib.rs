@@ -5,12 +5,23 @@
 //! | folder or file | contains |
 //! |---|---|
 //! | `clock/` | [`ControlClock`](clock::ControlClock), whose time tests move |
+//! | `control.rs` | [`Control`], the handle with all operations |
+//! | `wait.rs` | waiting for a state of the store |
+//! | `service/` | the gRPC service, its JSON form, and who may use them |
+//! | `error.rs` | the errors |
 //! | `target.rs` | the trait of servers that control acts on |
 
 pub mod clock;
+mod control;
+mod error;
+pub mod service;
 mod target;
+mod wait;
 
-pub use target::Target;
+pub use control::{Control, LISTED_MAX, LeaseEntry, Point};
+pub use error::ControlError;
+pub use target::{AlarmName, Target};
+pub use wait::{Condition, WAITS_MAX};
 
 /// The messages and the gRPC service `revstore.control.v1.Control`, generated from `proto/control.proto`.
 #[allow(

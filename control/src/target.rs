@@ -1,8 +1,12 @@
 //! What a server does for control.
 
 use std::fmt;
+use std::str::FromStr;
 
 use revstore_engine::Engine;
+use tokio::sync::watch;
+
+use crate::error::ControlError;
 
 /// A server that control acts on.
 ///
@@ -12,4 +16,47 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// Returns the engine that the server serves at this moment. Another one replaces it when a store is
     /// restored, reset or loaded.
     fn engine(&self) -> Engine;
+
+    /// Returns a channel with the number of engines that were replaced. [`engine`](Self::engine) returns the new one
+    /// before the number changes.
+    fn replacements(&self) -> watch::Receiver<u64>;
+
+    /// Raises or clears an alarm; returns the raised ones.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the server has no alarms.
+    fn alarm(&self, name: AlarmName, raise: bool) -> Result<Vec<AlarmName>, ControlError>;
+}
+
+/// An alarm of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlarmName {
+    /// The quota is exceeded: writes fail.
+    NoSpace,
+    /// The data is damaged: all requests fail.
+    Corrupt,
+}
+
+impl fmt::Display for AlarmName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSpace => "nospace",
+            Self::Corrupt => "corrupt",
+        })
+    }
+}
+
+impl FromStr for AlarmName {
+    type Err = ControlError;
+
+    fn from_str(text: &str) -> Result<Self, ControlError> {
+        match text.to_ascii_lowercase().as_str() {
+            "nospace" => Ok(Self::NoSpace),
+            "corrupt" => Ok(Self::Corrupt),
+            _ => {
+                let message = format!("unknown alarm {text:?}: must be nospace or corrupt");
+                Err(ControlError::Invalid(message))
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! No crate parses exactly this syntax with Go's error messages, which servers written in Go pass
 //! on to the user: `humantime`, for example, accepts `1 day` and refuses `1.5h`.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use super::ConfigError;
 
@@ -69,6 +69,48 @@ impl GoDuration {
     }
 }
 
+impl From<Duration> for GoDuration {
+    /// Returns the longest duration that Go can represent (about 292 years) for a longer one.
+    fn from(duration: Duration) -> Self {
+        Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for GoDuration {
+    /// Writes the text that Go writes, such as `1h30m0s`, `1.5s` and `20ms`. [`parse`](Self::parse) reads it back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0.unsigned_abs();
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let (scale, unit) = match nanoseconds {
+            0 => return f.write_str("0s"),
+            1..1_000 => (1, "ns"),
+            1_000..1_000_000 => (1_000, "\u{b5}s"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let (mut whole, fraction) = (nanoseconds / scale, nanoseconds % scale);
+        if unit == "s" {
+            let (hours, minutes) = (whole / 3_600, whole / 60 % 60);
+            whole %= 60;
+            if hours > 0 {
+                write!(f, "{hours}h")?;
+            }
+            if hours > 0 || minutes > 0 {
+                write!(f, "{minutes}m")?;
+            }
+        }
+        write!(f, "{whole}")?;
+        if fraction > 0 {
+            let width = scale.ilog10() as usize;
+            let digits = format!("{fraction:0width$}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str(unit)
+    }
+}
+
 /// Splits a text after the leading characters that satisfy a predicate.
 fn split_while(text: &str, predicate: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !predicate(c)).unwrap_or(text.len()))
@@ -84,4 +126,33 @@ fn nanoseconds(whole: &str, fraction: &str, scale: i128) -> Option<i128> {
     let fraction = &fraction[..fraction.len().min(18)];
     let divisor = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     Some(number(whole)? * scale + number(fraction)? * scale / divisor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GoDuration;
+
+    #[test]
+    fn durations_are_written_as_go_writes_them() {
+        let cases = [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1\u{b5}s"),
+            (2_200_000, "2.2ms"),
+            (3_300_000_000, "3.3s"),
+            (60_000_000_000, "1m0s"),
+            (90_000_000_000, "1m30s"),
+            (245_000_000_000, "4m5s"),
+            (245_001_000_000, "4m5.001s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+            (480_000_000_001, "8m0.000000001s"),
+            (-1_500_000_000, "-1.5s"),
+            (i64::MAX, "2562047h47m16.854775807s"),
+            (i64::MIN, "-2562047h47m16.854775808s"),
+        ];
+        for (nanoseconds, text) in cases {
+            assert_eq!(GoDuration(nanoseconds).to_string(), text);
+            assert_eq!(GoDuration::parse(text), Ok(GoDuration(nanoseconds)));
+        }
+    }
 }

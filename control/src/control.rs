@@ -1,0 +1,174 @@
+//! The handle of control.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use revstore_engine::{Engine, LeaseId, LeaseStatus, PendingWork, Revision};
+
+use crate::clock::{ClockMode, ControlClock};
+use crate::error::ControlError;
+use crate::target::{AlarmName, Target};
+use crate::wait::{Condition, Waits};
+
+/// The maximum number of entries in a list of pending work or leases.
+pub const LISTED_MAX: usize = 1_000;
+
+/// The point at which a request has taken effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The current revision of the store.
+    pub revision: Revision,
+    /// The time of the clock.
+    pub time: Duration,
+}
+
+/// An open lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseEntry {
+    /// The id.
+    pub id: LeaseId,
+    /// The granted and the remaining time to live. The keys are not listed.
+    pub status: LeaseStatus,
+    /// The number of attached keys.
+    pub keys: usize,
+}
+
+/// Control of a server: its time, its store, what is open. Clones control the same server.
+///
+/// Methods return when what they do is done: after [`advance`](Self::advance), the keys of expired leases are deleted
+/// and watches have the events. They may block the thread for as long as that takes, and need no runtime,
+/// [`wait`](Self::wait) excepted.
+#[derive(Clone, Debug)]
+pub struct Control {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    clock: ControlClock,
+    target: Arc<dyn Target>,
+    waits: Waits,
+}
+
+impl Control {
+    /// Creates the control of a server whose engine has this clock.
+    pub fn new(clock: ControlClock, target: Arc<dyn Target>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                clock,
+                target,
+                waits: Waits::default(),
+            }),
+        }
+    }
+
+    /// Returns the clock of the server.
+    pub fn clock(&self) -> &ControlClock {
+        &self.inner.clock
+    }
+
+    /// Returns the engine that the server serves now.
+    pub fn engine(&self) -> Engine {
+        self.inner.target.engine()
+    }
+
+    /// Returns the current revision and time.
+    pub fn point(&self) -> Point {
+        Point {
+            revision: self.engine().current_revision(),
+            time: self.clock().time(),
+        }
+    }
+
+    /// Changes the mode of the clock, as [`ControlClock::set_mode`].
+    pub fn set_clock(&self, mode: ClockMode) -> Point {
+        self.clock().set_mode(mode);
+        self.point()
+    }
+
+    /// Moves the time of the clock, as [`ControlClock::advance`].
+    ///
+    /// # Errors
+    /// [`ControlError::Advance`].
+    pub fn advance(&self, by: Duration) -> Result<Point, ControlError> {
+        self.clock().advance(by)?;
+        Ok(self.point())
+    }
+
+    /// Moves the time of the clock to the next due time, as [`ControlClock::advance_to_next`].
+    ///
+    /// # Errors
+    /// [`ControlError::Advance`].
+    pub fn advance_to_next(&self) -> Result<Point, ControlError> {
+        self.clock().advance_to_next()?;
+        Ok(self.point())
+    }
+
+    /// Lists the work that is due later: what is due first, at most [`LISTED_MAX`] entries, and the number of others.
+    pub fn pending(&self) -> PendingWork {
+        self.clock().pending(LISTED_MAX)
+    }
+
+    /// Compacts the store at a revision, by default the current one, and waits until the history is removed. Returns
+    /// the compacted revision.
+    ///
+    /// # Errors
+    /// [`ControlError::Compact`] if the revision is compacted already or above the current one.
+    pub fn compact(&self, revision: Option<Revision>) -> Result<Revision, ControlError> {
+        let engine = self.engine();
+        let revision = revision.unwrap_or_else(|| engine.current_revision());
+        engine.compact(revision)?.run();
+        Ok(revision)
+    }
+
+    /// Lists the leases that expire first, at most `max` of them, and returns the number of others.
+    pub fn leases(&self, max: usize) -> (Vec<LeaseEntry>, usize) {
+        let engine = self.engine();
+        let ids = engine.leases();
+        let listed = ids.iter().take(max).filter_map(|id| {
+            // A lease that has ended meanwhile is not listed.
+            let status = engine.lease(*id, false).ok()?;
+            Some(LeaseEntry {
+                id: *id,
+                status,
+                keys: engine.lease_key_count(*id),
+            })
+        });
+        (listed.collect(), ids.len().saturating_sub(max))
+    }
+
+    /// Ends a lease now: deletes its keys as if its time had passed.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSuchLease`].
+    pub fn expire(&self, lease: LeaseId) -> Result<Point, ControlError> {
+        let revoked = self.engine().revoke(lease);
+        let revision = revoked.map_err(|error| ControlError::of_lease(lease, error))?;
+        Ok(Point {
+            revision,
+            time: self.clock().time(),
+        })
+    }
+
+    /// Raises or clears an alarm. Returns the alarms that are raised now. An alarm that is raised already stays so.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the server has no alarms.
+    pub fn alarm(&self, name: AlarmName, raise: bool) -> Result<Vec<AlarmName>, ControlError> {
+        self.inner.target.alarm(name, raise)
+    }
+
+    /// Waits until a condition holds, at most for a time of the system. Needs a tokio runtime with time.
+    ///
+    /// # Errors
+    /// [`ControlError::TimedOut`], or [`ControlError::TooManyWaits`].
+    pub async fn wait(
+        &self,
+        condition: Condition,
+        timeout: Option<Duration>,
+    ) -> Result<Point, ControlError> {
+        let target = &*self.inner.target;
+        self.inner.waits.wait(target, condition, timeout).await?;
+        Ok(self.point())
+    }
+}

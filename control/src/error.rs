@@ -1,0 +1,68 @@
+//! The errors of control.
+
+use revstore_engine::{CompactError, LeaseError, LeaseId, WriteError};
+use tonic::{Code, Status};
+
+use crate::clock::AdvanceError;
+use crate::wait::WAITS_MAX;
+
+/// The reason why control has refused a request. Nothing was changed, unless a variant says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// An argument has no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The clock has not advanced, or not as far as it should.
+    #[error(transparent)]
+    Advance(#[from] AdvanceError),
+    /// There is no such lease.
+    #[error("lease {:016x} does not exist", .0.get())]
+    NoSuchLease(LeaseId),
+    /// The store cannot be compacted at this revision.
+    #[error(transparent)]
+    Compact(#[from] CompactError),
+    /// The store refuses writes.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A condition did not hold in time.
+    #[error("the condition did not hold within the timeout")]
+    TimedOut,
+    /// There are [`WAITS_MAX`] waits already.
+    #[error("too many waits: {WAITS_MAX} are open")]
+    TooManyWaits,
+    /// The target cannot do this, for a reason that it states.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ControlError {
+    /// Returns the code that clients get.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) => Code::InvalidArgument,
+            Self::Advance(AdvanceError::TooManyInstants { .. }) | Self::TooManyWaits => {
+                Code::ResourceExhausted
+            }
+            Self::Advance(_) | Self::Refused(_) => Code::FailedPrecondition,
+            Self::NoSuchLease(_) => Code::NotFound,
+            Self::Compact(_) => Code::OutOfRange,
+            Self::Write(_) => Code::Unavailable,
+            Self::TimedOut => Code::DeadlineExceeded,
+        }
+    }
+
+    pub(crate) fn of_lease(lease: LeaseId, error: LeaseError) -> Self {
+        match error {
+            LeaseError::NotFound => Self::NoSuchLease(lease),
+            LeaseError::Refused(error) => Self::Write(error),
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+impl From<ControlError> for Status {
+    fn from(error: ControlError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,214 @@
+//! One function for each method: from a request to its response. They may block.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the functions of all methods have one form"
+)]
+
+use std::time::Duration;
+
+use revstore_engine::{LeaseId, Revision};
+use revstore_host::config::GoDuration;
+
+use crate::control::{Control, LISTED_MAX, Point};
+use crate::error::ControlError;
+use crate::proto;
+use crate::target::AlarmName;
+use crate::wait::Condition;
+
+type Answer<T> = Result<T, ControlError>;
+
+/// Creates a response of a message type with the fields `revision` and `time`, and others.
+macro_rules! at {
+    ($point:expr, $message:ident $({ $($field:ident: $value:expr),* $(,)? })?) => {{
+        let Point { revision, time } = $point;
+        proto::$message {
+            revision: revision.0,
+            time: text(time),
+            $($($field: $value,)*)?
+        }
+    }};
+}
+
+fn text(duration: Duration) -> String {
+    GoDuration::from(duration).to_string()
+}
+
+fn invalid<T>(message: impl Into<String>) -> Answer<T> {
+    Err(ControlError::Invalid(message.into()))
+}
+
+/// Parses a duration that is not negative.
+fn duration(name: &str, text: &str) -> Answer<Duration> {
+    match GoDuration::parse(text) {
+        Ok(GoDuration(nanos)) => match u64::try_from(nanos) {
+            Ok(nanos) => Ok(Duration::from_nanos(nanos)),
+            Err(_) => invalid(format!("{name} {text:?} is negative")),
+        },
+        Err(error) => invalid(format!("{name}: {error}")),
+    }
+}
+
+/// Returns the number of entries to list.
+fn limit(requested: u32) -> usize {
+    match requested as usize {
+        0 => LISTED_MAX,
+        limit => limit.min(LISTED_MAX),
+    }
+}
+
+fn hex(lease: LeaseId) -> String {
+    format!("{:016x}", lease.get())
+}
+
+fn clock_response(control: &Control, point: Point) -> proto::ClockResponse {
+    at!(
+        point,
+        ClockResponse {
+            mode: control.clock().mode().to_string(),
+            now: text(point.time),
+        }
+    )
+}
+
+pub(super) fn clock_set(
+    control: &Control,
+    request: &proto::ClockSetRequest,
+) -> Answer<proto::ClockResponse> {
+    let mode = request.mode.parse();
+    let mode = mode.or_else(|error| invalid(format!("{error}")))?;
+    Ok(clock_response(control, control.set_clock(mode)))
+}
+
+pub(super) fn clock_advance(
+    control: &Control,
+    request: &proto::ClockAdvanceRequest,
+) -> Answer<proto::ClockResponse> {
+    let point = match (&*request.by, request.to_next) {
+        ("", true) => control.advance_to_next()?,
+        ("", false) => return invalid("a duration to advance by, or to_next, is required"),
+        (_, true) => return invalid("by and to_next exclude each other"),
+        (by, false) => control.advance(duration("by", by)?)?,
+    };
+    Ok(clock_response(control, point))
+}
+
+pub(super) fn clock_pending(
+    control: &Control,
+    request: &proto::ClockPendingRequest,
+) -> Answer<proto::ClockPendingResponse> {
+    let pending = control.clock().pending(limit(request.limit));
+    let work = pending.work.into_iter().map(|work| proto::Pending {
+        kind: work.kind.to_owned(),
+        id: work.id,
+        due: text(work.due),
+    });
+    Ok(at!(
+        control.point(),
+        ClockPendingResponse {
+            pending: work.collect(),
+            more: pending.more,
+        }
+    ))
+}
+
+pub(super) fn store_compact(
+    control: &Control,
+    request: &proto::StoreCompactRequest,
+) -> Answer<proto::StoreCompactResponse> {
+    let revision = match request.revision {
+        0 => None,
+        revision if revision < 0 => return invalid(format!("revision {revision} is negative")),
+        revision => Some(Revision(revision)),
+    };
+    let compacted = control.compact(revision)?;
+    Ok(at!(
+        control.point(),
+        StoreCompactResponse {
+            compacted: compacted.0
+        }
+    ))
+}
+
+pub(super) fn leases(
+    control: &Control,
+    request: &proto::LeasesRequest,
+) -> Answer<proto::LeasesResponse> {
+    let (leases, more) = control.leases(limit(request.limit));
+    let leases = leases.into_iter().map(|lease| proto::LeaseStatus {
+        id: hex(lease.id),
+        number: lease.id.get(),
+        ttl: text(lease.status.granted_ttl),
+        remaining: text(lease.status.remaining),
+        keys: lease.keys as u64,
+    });
+    Ok(at!(
+        control.point(),
+        LeasesResponse {
+            leases: leases.collect(),
+            more: more as u64,
+        }
+    ))
+}
+
+pub(super) fn expire(
+    control: &Control,
+    request: &proto::ExpireRequest,
+) -> Answer<proto::ExpireResponse> {
+    let number = match (&*request.id, request.number) {
+        ("", number) => Some(number),
+        // A hexadecimal id may have the sign bit of the number.
+        (id, 0) => u64::from_str_radix(id, 16).ok().map(u64::cast_signed),
+        _ => return invalid("id and number exclude each other"),
+    };
+    let Some(lease) = number.and_then(LeaseId::new) else {
+        return invalid(format!(
+            "{:?} is not the id of a lease: a hexadecimal number above 0 is required",
+            request.id
+        ));
+    };
+    Ok(at!(
+        control.expire(lease)?,
+        ExpireResponse { id: hex(lease) }
+    ))
+}
+
+pub(super) fn alarm(
+    control: &Control,
+    request: &proto::AlarmRequest,
+) -> Answer<proto::AlarmResponse> {
+    let name: AlarmName = request.name.parse()?;
+    let raise = match &*request.action {
+        "raise" => true,
+        "clear" => false,
+        action => return invalid(format!("unknown action {action:?}: must be raise or clear")),
+    };
+    let raised = control.alarm(name, raise)?;
+    let raised = raised.iter().map(ToString::to_string).collect();
+    Ok(at!(control.point(), AlarmResponse { raised: raised }))
+}
+
+pub(super) async fn wait(
+    control: &Control,
+    request: proto::WaitRequest,
+) -> Answer<proto::WaitResponse> {
+    let timeout = match &*request.timeout {
+        "" => None,
+        timeout => Some(duration("timeout", timeout)?),
+    };
+    let condition = match request.condition {
+        None => return invalid("a condition is required: min_revision or key"),
+        Some(proto::wait_request::Condition::MinRevision(revision)) if revision < 0 => {
+            return invalid(format!("revision {revision} is negative"));
+        }
+        Some(proto::wait_request::Condition::MinRevision(revision)) => {
+            Condition::Revision(Revision(revision))
+        }
+        Some(proto::wait_request::Condition::Key(key)) if key.is_empty() => {
+            return invalid("the key is empty");
+        }
+        Some(proto::wait_request::Condition::Key(key)) => Condition::Key(key),
+    };
+    Ok(at!(control.wait(condition, timeout).await?, WaitResponse))
+}

@@ -1,0 +1,69 @@
+//! The gRPC service.
+
+use tonic::{Request, Response, Status};
+
+use super::answers;
+use crate::control::Control;
+use crate::error::ControlError;
+use crate::proto;
+
+/// The gRPC service over a control.
+#[derive(Clone, Debug)]
+pub(super) struct Grpc {
+    control: Control,
+}
+
+impl Grpc {
+    pub(super) fn new(control: Control) -> Self {
+        Self { control }
+    }
+
+    /// Answers a request on a thread that may block.
+    async fn answer<Q, A>(
+        &self,
+        request: Request<Q>,
+        answer: fn(&Control, &Q) -> Result<A, ControlError>,
+    ) -> Result<Response<A>, Status>
+    where
+        Q: Send + 'static,
+        A: Send + 'static,
+    {
+        let (control, request) = (self.control.clone(), request.into_inner());
+        let answered = tokio::task::spawn_blocking(move || answer(&control, &request)).await;
+        let answered = answered.map_err(|_panicked| Status::internal("control has failed"))?;
+        Ok(Response::new(answered?))
+    }
+}
+
+/// Implements the methods whose answers may block.
+macro_rules! methods {
+    ($($method:ident: $request:ident -> $response:ident;)*) => {
+        #[tonic::async_trait]
+        impl proto::control_server::Control for Grpc {
+            $(async fn $method(
+                &self,
+                request: Request<proto::$request>,
+            ) -> Result<Response<proto::$response>, Status> {
+                self.answer(request, answers::$method).await
+            })*
+
+            async fn wait(
+                &self,
+                request: Request<proto::WaitRequest>,
+            ) -> Result<Response<proto::WaitResponse>, Status> {
+                let answer = answers::wait(&self.control, request.into_inner()).await?;
+                Ok(Response::new(answer))
+            }
+        }
+    };
+}
+
+methods! {
+    clock_set: ClockSetRequest -> ClockResponse;
+    clock_advance: ClockAdvanceRequest -> ClockResponse;
+    clock_pending: ClockPendingRequest -> ClockPendingResponse;
+    store_compact: StoreCompactRequest -> StoreCompactResponse;
+    leases: LeasesRequest -> LeasesResponse;
+    expire: ExpireRequest -> ExpireResponse;
+    alarm: AlarmRequest -> AlarmResponse;
+}

@@ -1,0 +1,21 @@
+//! The service of control: gRPC and JSON on one port.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `answers.rs` | one function for each method: from a request to its response |
+//! | `grpc.rs` | the gRPC service over them |
+//! | `json.rs` | requests and responses in JSON, for the gRPC service |
+//! | `http.rs` | a request: access, and which of the two it is for |
+//! | `access.rs` | who may send requests: token, host and origin |
+
+mod access;
+mod answers;
+mod grpc;
+mod http;
+mod json;
+
+pub use self::access::{Access, TokenFile, TokenFileError};
+pub use self::http::ControlService;
+
+/// The maximum size of a request.
+pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;
