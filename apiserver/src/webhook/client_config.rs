@@ -172,8 +172,8 @@ mod tests {
 
     use super::{bundle_error, place_errors};
 
-    fn errors(config: serde_json::Value) -> Vec<String> {
-        let causes = place_errors(&FieldPath::new("c"), &config);
+    fn errors(config: &serde_json::Value) -> Vec<String> {
+        let causes = place_errors(&FieldPath::new("c"), config);
         causes.iter().map(ToString::to_string).collect()
     }
 
@@ -221,11 +221,11 @@ mod tests {
             ),
         ] {
             let expected: Vec<_> = expected.iter().map(|it| format!("c.url: {it}")).collect();
-            assert_eq!(errors(json!({ "url": url })), expected, "{url}");
+            assert_eq!(errors(&json!({ "url": url })), expected, "{url}");
         }
         let both = "c: Required value: exactly one of url or service is required";
-        assert_eq!(errors(json!({})), [both]);
-        assert_eq!(errors(json!({"url": "https://h", "service": {}})), [both]);
+        assert_eq!(errors(&json!({})), [both]);
+        assert_eq!(errors(&json!({"url": "https://h", "service": {}})), [both]);
     }
 
     #[test]
@@ -259,7 +259,11 @@ mod tests {
                 .iter()
                 .map(|it| format!("c.service.{it}"))
                 .collect();
-            assert_eq!(errors(json!({ "service": service })), expected, "{service}");
+            assert_eq!(
+                errors(&json!({ "service": service })),
+                expected,
+                "{service}"
+            );
         }
     }
 
