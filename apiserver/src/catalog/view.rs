@@ -169,6 +169,10 @@ fn autoscaler_to_stored(object: &mut JsonObject) {
 }
 
 fn autoscaler_to_shown(object: &mut JsonObject) {
+    // This version always shows the number.
+    if let Some(Value::Object(status)) = object.get_mut("status") {
+        status.entry("currentReplicas").or_insert(json!(0));
+    }
     if let Some(Value::Array(metrics)) = take(object, "spec", "metrics") {
         let mut others = Vec::new();
         for metric in metrics {

@@ -97,7 +97,10 @@ pub(crate) async fn update(
     let is_own = matches!(facet, Facet::Whole | Facet::Status);
     let conditions = if is_own {
         // An object that is not that of the request is refused whether that of the request exists or not.
-        store.check_target(&reference, &mut object)?;
+        // The store knows the version in which objects are stored.
+        let mut stored = resource.to_stored(object);
+        store.check_target(&reference, &mut stored)?;
+        object = resource.to_shown(stored);
         Preconditions::of_update(&object)
     } else {
         check_name(&target.name, &object)?;
