@@ -264,7 +264,7 @@ mod tests {
             "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
             "metadata": {"annotations": {METRICS: "[{\"type\":\"Pods\"}]", BEHAVIOR: "{\"x\":1}"}},
             "spec": {"targetCPUUtilizationPercentage": 80},
-            "status": {"currentCPUUtilizationPercentage": 10},
+            "status": {"currentCPUUtilizationPercentage": 10, "currentReplicas": 0},
         });
         let pointer = "/spec/metrics/1/type";
         there_and_back(
