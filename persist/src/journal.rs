@@ -12,7 +12,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use revstore_engine::{Dump, Engine, Follower, LeaseChange, LeaseId, Revision};
+use revstore_engine::{
+    Dump, Engine, Follower, LeaseChange, LeaseGrant, LeaseId, LeaseLeft, Revision,
+};
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{OpenError, PersistError};
@@ -371,7 +373,7 @@ impl Journal {
                 LeaseChange::Ended { id, .. } => drop(exist.insert(*id, false)),
             }
         }
-        writer.revisions(self.follower.changes(revision))?;
+        writer.revisions(self.follower.through(), self.follower.changes(revision))?;
         // And the end of a lease is never there before the deletions of its keys.
         for (id, exists) in exist {
             if !exists {
@@ -514,6 +516,10 @@ pub(crate) fn write_snapshot(
     let unfinished = paths.unfinished(sequence);
     let write = || {
         let mut file = disk.create(&unfinished)?;
+        let leases = leases.iter().map(|(id, ttl)| {
+            let (id, ttl) = (*id, *ttl);
+            LeaseLeft::full(LeaseGrant { id, ttl })
+        });
         let written = snapshot::write(&mut *file, sequence, dump, leases, metadata)?;
         drop(file);
         disk.rename(&unfinished, &paths.snapshot(sequence))?;

@@ -34,6 +34,7 @@
 //! |---|---|
 //! | `format/` | the bytes of the files: `frame.rs` frames, `record.rs` what they contain, `replay.rs` the way into an engine |
 //! | `snapshot.rs` | a snapshot file, the format of all dumps |
+//! | `dump.rs` | a whole store as one file, outside of a directory |
 //! | `recovery.rs` | from the files of a directory to an engine |
 //! | `journal.rs` | **the heart**: what one step of the thread reads, writes, syncs and replaces |
 //! | `persist.rs` | the handle, the thread and those who wait |
@@ -42,6 +43,7 @@
 //! `docs/persist-format.md` in the repository documents the files byte by byte.
 
 mod disk;
+mod dump;
 mod error;
 mod format;
 mod journal;
@@ -51,6 +53,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use dump::{DumpError, is_dump, read_dump, write_dump};
 pub use error::{Corruption, OpenError, PersistError};
 pub use format::Metadata;
 pub use journal::{Fsync, LAG_BYTES_MAX, Options};

@@ -1,10 +1,8 @@
 //! Snapshot files: a whole store at one revision. This is the format of all dumps.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::time::Duration;
 
-use revstore_engine::{Dump, EngineBuilder, KeyValue, LeaseGrant, LeaseId, Version};
+use revstore_engine::{Dump, EngineBuilder, KeyValue, LeaseLeft, Revision, Version};
 
 use crate::disk::{DiskFile, write_all};
 use crate::error::Corruption;
@@ -72,14 +70,24 @@ impl<'a> FileWriter<'a> {
     }
 
     /// Writes the changes of whole revisions, in parts of a bounded size. Returns the numbers of
-    /// revisions and of changes.
+    /// revisions and of changes. The revisions that a store has skipped follow `current`.
     pub(crate) fn revisions(
         &mut self,
+        current: Revision,
         changes: impl Iterator<Item = KeyValue>,
     ) -> io::Result<(u64, u64)> {
         let (mut part, mut bytes): (Vec<KeyValue>, _) = (Vec::new(), 0);
         let mut counts = (0, 0);
+        let mut current = current;
         for kv in changes {
+            if kv.mod_revision() > current.next() {
+                let is_whole = !part.is_empty();
+                self.revision_part(&mut part, true)?;
+                counts.0 += u64::from(is_whole);
+                bytes = 0;
+                self.record(&Record::Skip(kv.mod_revision().previous()))?;
+            }
+            current = kv.mod_revision();
             if let Some(last) = part.last() {
                 let ends_revision = last.mod_revision() != kv.mod_revision();
                 if ends_revision || bytes >= PART_BYTES as u64 {
@@ -133,10 +141,11 @@ pub(crate) fn write(
     file: &mut dyn DiskFile,
     sequence: u64,
     dump: &Dump,
-    leases: &BTreeMap<LeaseId, Duration>,
+    leases: impl ExactSizeIterator<Item = LeaseLeft>,
     metadata: &Metadata,
 ) -> io::Result<u64> {
     let mut writer = FileWriter::new(file);
+    let lease_count = leases.len() as u64;
     writer.begin(Header {
         kind: FileKind::Snapshot as u8,
         version: FORMAT_VERSION,
@@ -145,10 +154,20 @@ pub(crate) fn write(
         revision: dump.revision(),
     })?;
     let base = writer.base(dump.base())?;
-    let (revisions, changes) = writer.revisions(dump.history())?;
-    for (id, ttl) in leases {
-        let (id, ttl) = (*id, *ttl);
-        writer.record(&Record::LeaseGrant(LeaseGrant { id, ttl }))?;
+    let start = dump.compacted().unwrap_or(Revision(1)).max(Revision(1));
+    let (mut last, history) = (start, dump.history());
+    let history = history.inspect(|kv| last = kv.mod_revision());
+    let (revisions, changes) = writer.revisions(start, history)?;
+    if dump.revision() > last {
+        writer.record(&Record::Skip(dump.revision()))?;
+    }
+    for left in leases {
+        let is_exact = left.lease.ttl.subsec_nanos() % 1_000_000 == 0;
+        if is_exact && left == LeaseLeft::full(left.lease) {
+            writer.record(&Record::LeaseGrant(left.lease))?;
+        } else {
+            writer.record(&Record::LeaseLeft(left))?;
+        }
     }
     let mut pairs = 0;
     for (bucket, contents) in metadata {
@@ -166,7 +185,7 @@ pub(crate) fn write(
         base,
         revisions,
         changes,
-        leases: leases.len() as u64,
+        leases: lease_count,
         pairs,
     }))?;
     writer.flush()?;
@@ -192,7 +211,7 @@ impl From<io::Error> for ReadError {
 pub(crate) fn read(
     reader: impl Read,
     len: u64,
-    sequence: u64,
+    sequence: Option<u64>,
     builder: EngineBuilder,
 ) -> Result<Replay, ReadError> {
     let corrupt = |offset, reason| ReadError::Corrupt { offset, reason };
@@ -231,14 +250,19 @@ pub(crate) fn read(
     }
 }
 
-/// Decodes the header of a file, and checks that it belongs to this kind and number.
-pub(crate) fn header_of(body: &[u8], kind: FileKind, sequence: u64) -> Result<Header, Corruption> {
+/// Decodes the header of a file, and checks that it belongs to this kind and number, if there is one.
+pub(crate) fn header_of(
+    body: &[u8],
+    kind: FileKind,
+    sequence: impl Into<Option<u64>>,
+) -> Result<Header, Corruption> {
     let Some(Record::Header(header)) = Record::read(body) else {
         return Err(Corruption::Contents);
     };
     if header.version != FORMAT_VERSION {
         return Err(Corruption::Version(header.version));
     }
+    let sequence = sequence.into().unwrap_or(header.sequence);
     if header.kind != kind as u8 || header.sequence != sequence {
         return Err(Corruption::Contents);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use revstore_engine::{LeaseGrant, LeaseId, Position, Revision, Version};
+use revstore_engine::{LeaseGrant, LeaseId, LeaseLeft, Position, Revision, Version};
 
 use super::frame::FRAME_HEADER_BYTES;
 
@@ -21,6 +21,8 @@ const LEASE_GRANT: u8 = 6;
 const LEASE_END: u8 = 7;
 const META: u8 = 8;
 const FOOTER: u8 = 9;
+const SKIP: u8 = 10;
+const LEASE_LEFT: u8 = 11;
 
 const TOMBSTONE: u8 = 1;
 const LEASED: u8 = 2;
@@ -87,6 +89,10 @@ pub(crate) enum Record<'a> {
     LeaseEnd(LeaseId),
     Meta(Vec<MetaChange>),
     Footer(Footer),
+    /// The current revision, without changes: the next one has a gap before it.
+    Skip(Revision),
+    /// A lease that does not have its full time to live.
+    LeaseLeft(LeaseLeft),
 }
 
 impl Record<'_> {
@@ -115,6 +121,19 @@ impl Record<'_> {
                 to.extend(lease.id.get().to_le_bytes());
                 let ttl = u64::try_from(lease.ttl.as_millis()).unwrap_or(u64::MAX);
                 to.extend(ttl.to_le_bytes());
+            }
+            Self::Skip(revision) => {
+                to.push(SKIP);
+                to.extend(revision.0.to_le_bytes());
+            }
+            Self::LeaseLeft(LeaseLeft { lease, remaining }) => {
+                to.push(LEASE_LEFT);
+                to.extend(lease.id.get().to_le_bytes());
+                for time in [lease.ttl, *remaining] {
+                    let nanos = u32::to_le_bytes(time.subsec_nanos());
+                    to.extend(time.as_secs().to_le_bytes());
+                    to.extend(nanos);
+                }
             }
             Self::LeaseEnd(id) => {
                 to.push(LEASE_END);
@@ -192,6 +211,14 @@ impl<'a> Record<'a> {
             LEASE_GRANT => Self::LeaseGrant(LeaseGrant {
                 id: LeaseId::new(fields.i64()?)?,
                 ttl: Duration::from_millis(fields.u64()?),
+            }),
+            SKIP => Self::Skip(Revision(fields.i64()?)),
+            LEASE_LEFT => Self::LeaseLeft(LeaseLeft {
+                lease: LeaseGrant {
+                    id: LeaseId::new(fields.i64()?)?,
+                    ttl: fields.duration()?,
+                },
+                remaining: fields.duration()?,
             }),
             LEASE_END => Self::LeaseEnd(LeaseId::new(fields.i64()?)?),
             META => {
@@ -324,6 +351,11 @@ impl<'a> Fields<'a> {
 
     fn i64(&mut self) -> Option<i64> {
         self.array().map(i64::from_le_bytes)
+    }
+
+    fn duration(&mut self) -> Option<Duration> {
+        let (seconds, nanos) = (self.u64()?, u32::from_le_bytes(self.array()?));
+        (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
     }
 
     fn bytes(&mut self) -> Option<&'a [u8]> {

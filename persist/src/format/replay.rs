@@ -82,6 +82,11 @@ impl Replay {
                 self.restore.grant(lease)?;
                 self.counted.leases += 1;
             }
+            Record::LeaseLeft(lease) => {
+                self.restore.grant_left(lease)?;
+                self.counted.leases += 1;
+            }
+            Record::Skip(revision) => self.restore.skip_to(revision)?,
             Record::LeaseEnd(lease) => self.restore.end_lease(lease),
             Record::Meta(changes) => {
                 self.counted.pairs += changes.len() as u64;
