@@ -24,6 +24,7 @@
 //! | `encode/` | responses and headers as bytes |
 //! | `heavy/` | long work on threads of its own, and the memory of answers under way |
 //! | `node/` | the state that the services share, and admission |
+//! | `image/` | a whole store in a file: dumps as text, and snapshots of a real etcd |
 //! | `snapshot/` | the store as etcd's database file, and its hash |
 //! | `gateway/` | the JSON gateway: JSON over HTTP |
 
@@ -38,6 +39,7 @@ mod durable_body;
 mod encode;
 mod gateway;
 mod heavy;
+mod image;
 mod limited_body;
 mod methods;
 mod node;
@@ -68,6 +70,7 @@ pub use auth::credentials::CertifiedName;
 pub use auth::{AuthOptions, AuthTokens, JwtKeyError, JwtMethod, JwtTokens, UnknownJwtMethod};
 pub use gateway::Gateway;
 pub use heavy::HeavyStats;
+pub use image::{Damage, Image, ImageError};
 pub use methods::{RpcKind, RpcMethod};
 pub use node::admission::{Alarm, AlarmKind, Alarms, Limits};
 pub use node::counters::OpCounters;

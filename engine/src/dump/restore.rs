@@ -145,12 +145,29 @@ impl Restore {
     /// See [`RestoreError`].
     pub fn base(&mut self, version: &Version<'_>) -> Result<(), RestoreError> {
         let position = version.position;
+        let is_next = |last: &Bytes| version.key > &last[..];
+        if !self.last_base_key.as_ref().is_none_or(is_next) {
+            return Err(RestoreError::BaseOrder { position });
+        }
+        self.last_base_key = Some(self.add_base(version)?.key_bytes());
+        Ok(())
+    }
+
+    /// As [`base`](Self::base), with the keys in any order.
+    ///
+    /// # Errors
+    /// See [`RestoreError`].
+    pub fn base_in_any_order(&mut self, version: &Version<'_>) -> Result<(), RestoreError> {
+        self.add_base(version).map(drop)
+    }
+
+    fn add_base(&mut self, version: &Version<'_>) -> Result<KeyValue, RestoreError> {
+        let position = version.position;
         let compacted = self.compacted.unwrap_or(Revision(0));
         if version.value.is_none() || position.revision > compacted {
             return Err(RestoreError::BaseVersion { position });
         }
-        let is_next = |last: &Bytes| version.key > &last[..];
-        if self.has_history || !self.last_base_key.as_ref().is_none_or(is_next) {
+        if self.has_history {
             return Err(RestoreError::BaseOrder { position });
         }
         check_size(version)?;
@@ -158,19 +175,22 @@ impl Restore {
             return Err(RestoreError::Numbers { position });
         }
         let entry = self.store.index.get_or_insert(&Entry::new(version.key));
+        if entry.newest(&pin()).is_some() {
+            return Err(RestoreError::BaseOrder { position });
+        }
         // The log does not contain the base state, so counts include it from the start.
         let counted = self.start.previous().end();
         if position.revision == compacted {
             self.base_at_start = Some(position);
         }
         let record = record(&entry, version);
-        self.last_base_key = Some(record.key_bytes());
-        self.push(&entry, record);
+        self.push(&entry, record.clone());
         self.store.index.set_live(entry.key(), true, counted);
-        Ok(())
+        Ok(record)
     }
 
-    /// Adds all changes of a revision. The first revision is the compacted one or the one after it.
+    /// Adds all changes of a revision. The first revision is the compacted one or the one after it. Those
+    /// of the compacted one may leave out some that others of them have replaced.
     ///
     /// # Errors
     /// See [`RestoreError`].
@@ -186,14 +206,18 @@ impl Restore {
         if let Some(position) = self.base_at_start.filter(|_| repeats_start) {
             return Err(RestoreError::BaseVersion { position });
         }
-        for (expected, change) in (0..).zip(changes) {
+        let mut expected = 0;
+        for change in changes {
             let Position { revision, sub } = change.position;
-            if (revision, sub) != (found, expected) {
+            // A compaction of another store may have removed changes of the compacted revision.
+            let may_miss_changes = repeats_start && sub > expected;
+            if revision != found || (sub != expected && !may_miss_changes) {
                 let found = change.position;
                 return Err(RestoreError::ChangeOrder { found, expected });
             }
             check_size(change)?;
             self.change(change, is_next)?;
+            expected = sub.saturating_add(1);
         }
         self.has_history = true;
         self.current = found;

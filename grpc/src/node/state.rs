@@ -41,10 +41,15 @@ impl NodeState {
     }
 
     /// Returns the state that these pairs contain. Others are ignored.
-    pub(crate) fn of_metadata(metadata: Metadata) -> Self {
+    pub(crate) fn of_metadata(mut metadata: Metadata) -> Self {
+        metadata.retain(|_, pairs| !pairs.is_empty());
         Self {
             metadata: Arc::new(metadata),
         }
+    }
+
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     /// Decodes the state.

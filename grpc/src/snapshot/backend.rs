@@ -111,6 +111,7 @@ fn leases(node: &Node, ids: &BTreeSet<LeaseId>) -> SmallBucket {
         let lease = StoredLease {
             id: id.get(),
             ttl: i64::try_from(status.granted_ttl.as_secs()).unwrap_or(i64::MAX),
+            remaining_ttl: 0,
         };
         Some((id.get().to_be_bytes().to_vec(), lease.encode_to_vec()))
     };
@@ -119,11 +120,14 @@ fn leases(node: &Node, ids: &BTreeSet<LeaseId>) -> SmallBucket {
 
 /// `leasepb.Lease`: the message that etcd stores for a lease. No service uses it.
 #[derive(Clone, PartialEq, Message)]
-struct StoredLease {
+pub(crate) struct StoredLease {
     #[prost(int64, tag = "1")]
-    id: i64,
+    pub(crate) id: i64,
     #[prost(int64, tag = "2")]
-    ttl: i64,
+    pub(crate) ttl: i64,
+    /// The time that was left at a checkpoint; 0 without one.
+    #[prost(int64, tag = "3")]
+    pub(crate) remaining_ttl: i64,
 }
 
 pub(crate) fn alarms(node: &Node) -> SmallBucket {

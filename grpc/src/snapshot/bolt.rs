@@ -14,21 +14,21 @@ use std::ops::Range;
 /// The unit of page lengths. The length of a page is a multiple of it.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-const PAGE_HEADER_BYTES: usize = 16;
+pub(super) const PAGE_HEADER_BYTES: usize = 16;
 /// The length of the entry that a page has for each of its pairs or children, without key and
 /// value.
-const ELEMENT_BYTES: usize = 16;
-const BRANCH: u16 = 0x01;
-const LEAF: u16 = 0x02;
-const META: u16 = 0x04;
+pub(super) const ELEMENT_BYTES: usize = 16;
+pub(super) const BRANCH: u16 = 0x01;
+pub(super) const LEAF: u16 = 0x02;
+pub(super) const META: u16 = 0x04;
 const FREELIST: u16 = 0x10;
 
-const MAGIC: u32 = 0xED0C_DAED;
-const FORMAT_VERSION: u32 = 2;
+pub(super) const MAGIC: u32 = 0xED0C_DAED;
+pub(super) const FORMAT_VERSION: u32 = 2;
 /// The flag of an element whose value is a bucket.
-const IS_BUCKET: u32 = 0x01;
+pub(super) const IS_BUCKET: u32 = 0x01;
 
-const META_PAGES: u64 = 2;
+pub(super) const META_PAGES: u64 = 2;
 const FREELIST_PAGE: u64 = META_PAGES;
 const FIRST_BUCKET_PAGE: u64 = FREELIST_PAGE + 1;
 
@@ -312,7 +312,7 @@ fn pack(
 }
 
 /// The length of the value of a bucket: the root page of its tree and an unused counter.
-const BUCKET_BYTES: usize = 16;
+pub(super) const BUCKET_BYTES: usize = 16;
 
 fn write_bucket(root: u64, buffer: &mut Vec<u8>) {
     buffer.extend(root.to_le_bytes());
@@ -339,7 +339,7 @@ fn u32_of(bytes: usize) -> u32 {
 }
 
 /// Returns the checksum of a meta page.
-fn fnv_1a(bytes: &[u8]) -> u64 {
+pub(super) fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

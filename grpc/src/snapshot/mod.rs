@@ -6,12 +6,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `backend.rs` | the buckets of etcd's database and their contents |
-//! | `bolt.rs` | the file format of the database |
+//! | `bolt.rs` | the file format of the database, as it is written |
+//! | `bolt_reader.rs` | a file of this format that another program has written |
 //! | `stored_version.rs` | the form in which etcd stores a version of a key |
 //! | `hash.rs` | the hash over all versions with which etcd compares members |
 
 mod backend;
 mod bolt;
+pub(crate) mod bolt_reader;
 pub(crate) mod hash;
 mod stored_version;
 
@@ -32,9 +34,10 @@ use tonic::Status;
 use tracing::info;
 
 pub(crate) use self::backend::{
-    alarms as alarm_bucket, auth as auth_buckets, members as member_buckets,
+    StoredLease, alarms as alarm_bucket, auth as auth_buckets, members as member_buckets,
 };
 use self::bolt::BoltFile;
+pub(crate) use self::stored_version::{POSITION_BYTES, TOMBSTONE_SUFFIX};
 use crate::heavy::{ANSWER_BYTES, Answer, Heavy};
 use crate::node::version;
 use crate::node::{Node, human_bytes};

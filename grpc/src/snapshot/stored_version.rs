@@ -8,10 +8,10 @@ use crate::encode::codec::Encode;
 use crate::encode::response::KeyValueMessage;
 
 /// The length of the key of a version that is not a tombstone.
-const POSITION_BYTES: usize = 17;
+pub(crate) const POSITION_BYTES: usize = 17;
 
 /// The last byte of the key of a tombstone.
-const TOMBSTONE_SUFFIX: u8 = b't';
+pub(crate) const TOMBSTONE_SUFFIX: u8 = b't';
 
 /// Returns the length of the key of a version.
 pub(super) fn key_len(version: &KeyValue) -> usize {
