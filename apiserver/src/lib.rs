@@ -29,7 +29,7 @@ mod verbs;
 mod version;
 mod webhook;
 
-pub use admission::PluginNames;
+pub use admission::{PluginNames, TolerationSeconds};
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use controllers::{Controllers, ControllersError};

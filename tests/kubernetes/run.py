@@ -8,7 +8,8 @@ usage: run.py BINARY            plays all scenarios that are not in pending.txt:
                                 stores the objects in an etcd, which it starts, or in another server of etcd's API
 
 Without arguments, it also compares decisions about requests (authorization.py), the answers to hostile ones
-(hostile.py) and those of admission policies (policies.py).
+(hostile.py), those of admission policies (policies.py) and, from a server with all plugins, those of the built-in plugins
+(plugins.py).
 
 Starts the server on a free port.
 """
@@ -58,6 +59,20 @@ def scenarios():
     return {os.path.basename(file)[:-len(".json")]: file for file in sorted(files)}
 
 
+def plugins(binary, tokens):
+    """Compares the answers of a server with all plugins. Returns the exit status."""
+    server = subprocess.Popen([binary, "--secure-port=0", "--authorization-mode=RBAC", "--controllers=none",
+                               "--enable-admission-plugins=ServiceAccount", "--token-auth-file=" + tokens],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        url = server.stdout.readline().split()[2]
+        command = [sys.executable, os.path.join(HERE, "plugins.py"), url, "testtoken", "usertoken"]
+        return subprocess.run(command, timeout=TIME_LIMIT).returncode
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+
+
 def main():
     binary, asked = sys.argv[1], sys.argv[2:]
     etcd_binary = None
@@ -105,6 +120,8 @@ def main():
             if store:
                 store.terminate()
                 store.wait(timeout=20)
+        if not sys.argv[2:]:
+            others.append(plugins(binary, tokens))
     passed = {scenario for scenario, result in results.items() if result == "PASS"}
     missing = sorted(set(asked) - passed - waiting)
     print(output if missing else "\n".join(output.splitlines()[-25:]))

@@ -3,7 +3,7 @@
 /// The maximum length of the name in a key, and of the value of a label.
 const NAME_BYTES_MAX: usize = 63;
 /// The maximum length of a DNS subdomain: the name of an object, and the prefix of a key.
-const SUBDOMAIN_BYTES_MAX: usize = 253;
+pub const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// Returns whether a text begins and ends with a letter or a digit, and has only letters, digits, `-`,
 /// `_` and `.` between them.

@@ -4,7 +4,7 @@ use revstore_structured_merge::read_entries;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 
-use crate::admission::{Attributes, Phase, Plugin, PluginNames};
+use crate::admission::{Attributes, Phase, Plugin, PluginNames, TolerationSeconds};
 
 /// The plugins of a server.
 #[derive(Debug, Default)]
@@ -12,8 +12,8 @@ pub(crate) struct Chain(Vec<Box<dyn Plugin>>);
 
 impl Chain {
     /// Returns the chain of the plugins with some names.
-    pub(crate) fn new(names: &PluginNames) -> Self {
-        Self(names.make())
+    pub(crate) fn new(names: &PluginNames, seconds: TolerationSeconds) -> Self {
+        Self(names.make(seconds))
     }
 
     /// Returns whether a plugin does something for a request in a phase.

@@ -21,10 +21,12 @@ mod admin_access;
 mod attributes;
 mod builtin;
 mod calls;
+mod certificates;
 mod chain;
 mod names;
 mod plugin;
 mod pod_security;
+mod pods;
 mod request;
 mod webhook;
 
@@ -33,4 +35,5 @@ pub(crate) use calls::Calls;
 pub(crate) use chain::Chain;
 pub use names::PluginNames;
 pub(crate) use plugin::{Decision, Phase, Plugin};
+pub use pods::TolerationSeconds;
 pub(crate) use request::Admission;

@@ -2,42 +2,58 @@
 
 use crate::admission::Plugin;
 use crate::admission::builtin::{
-    DefaultIngressClass, DefaultStorageClass, DefaultTolerationSeconds, LimitRanger,
-    NamespaceLifecycle, PersistentVolumeClaimResize, Priority, ResourceQuota,
-    StorageObjectInUseProtection, TaintNodesByCondition,
+    DefaultIngressClass, DefaultStorageClass, LimitRanger, NamespaceLifecycle,
+    PersistentVolumeClaimResize, ResourceQuota, StorageObjectInUseProtection,
+    TaintNodesByCondition,
+};
+use crate::admission::certificates::{
+    CertificateApproval, CertificateSigning, CertificateSubjectRestriction,
 };
 use crate::admission::pod_security::PodSecurity;
+use crate::admission::pods::{
+    DefaultTolerationSeconds, PodTopologyLabels, Priority, RuntimeClass, ServiceAccount,
+    TolerationSeconds,
+};
 use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
 use crate::policy::{MutatingPolicies, ValidatingPolicies};
 
 /// A plugin of kube-apiserver 1.36.
 struct Known {
     name: &'static str,
-    /// Whether kube-apiserver has it on if no flag names it.
-    is_default: bool,
+    /// When it is on if no flag names it.
+    default: Default,
     /// Makes the plugin; `None` for one that this server does not have.
-    make: Option<fn() -> Box<dyn Plugin>>,
+    make: Option<fn(TolerationSeconds) -> Box<dyn Plugin>>,
+}
+
+/// When a plugin is on that no flag names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Default {
+    Off,
+    On,
+    /// In the place of kube-apiserver, where it is on; see [`PluginNames::in_place`].
+    InPlace,
 }
 
 const fn absent(name: &'static str) -> Known {
     Known {
         name,
-        is_default: false,
+        default: Default::Off,
         make: None,
     }
 }
 
 const fn absent_default(name: &'static str) -> Known {
     Known {
-        is_default: true,
+        default: Default::On,
         ..absent(name)
     }
 }
 
-const fn default(name: &'static str, make: fn() -> Box<dyn Plugin>) -> Known {
+const fn default(name: &'static str, make: fn(TolerationSeconds) -> Box<dyn Plugin>) -> Known {
     Known {
         name,
-        is_default: true,
+        default: Default::On,
         make: Some(make),
     }
 }
@@ -46,58 +62,63 @@ const fn default(name: &'static str, make: fn() -> Box<dyn Plugin>) -> Known {
 const PLUGINS: &[Known] = &[
     absent("AlwaysAdmit"),
     absent("NamespaceAutoProvision"),
-    default("NamespaceLifecycle", || Box::new(NamespaceLifecycle)),
+    default("NamespaceLifecycle", |_| Box::new(NamespaceLifecycle)),
     absent("NamespaceExists"),
     absent("LimitPodHardAntiAffinityTopology"),
-    default("LimitRanger", || Box::new(LimitRanger)),
-    absent_default("ServiceAccount"),
+    default("LimitRanger", |_| Box::new(LimitRanger)),
+    Known {
+        default: Default::InPlace,
+        ..default("ServiceAccount", |_| Box::new(ServiceAccount))
+    },
     absent("NodeRestriction"),
-    default("TaintNodesByCondition", || Box::new(TaintNodesByCondition)),
+    default("TaintNodesByCondition", |_| Box::new(TaintNodesByCondition)),
     absent("AlwaysPullImages"),
     absent("ImagePolicyWebhook"),
-    default("PodSecurity", || Box::new(PodSecurity)),
+    default("PodSecurity", |_| Box::new(PodSecurity)),
     absent("PodNodeSelector"),
-    default("Priority", || Box::new(Priority)),
-    default("DefaultTolerationSeconds", || {
-        Box::new(DefaultTolerationSeconds)
+    default("Priority", |_| Box::new(Priority)),
+    default("DefaultTolerationSeconds", |seconds| {
+        Box::new(DefaultTolerationSeconds(seconds))
     }),
     absent("PodTolerationRestriction"),
     absent("EventRateLimit"),
     absent("ExtendedResourceToleration"),
-    default("DefaultStorageClass", || Box::new(DefaultStorageClass)),
-    default("StorageObjectInUseProtection", || {
+    default("DefaultStorageClass", |_| Box::new(DefaultStorageClass)),
+    default("StorageObjectInUseProtection", |_| {
         Box::new(StorageObjectInUseProtection)
     }),
     absent_default("PodGroupProtection"),
     absent("OwnerReferencesPermissionEnforcement"),
-    default("PersistentVolumeClaimResize", || {
+    default("PersistentVolumeClaimResize", |_| {
         Box::new(PersistentVolumeClaimResize)
     }),
-    absent_default("RuntimeClass"),
-    absent_default("CertificateApproval"),
-    absent_default("CertificateSigning"),
+    default("RuntimeClass", |_| Box::new(RuntimeClass)),
+    default("CertificateApproval", |_| Box::new(CertificateApproval)),
+    default("CertificateSigning", |_| Box::new(CertificateSigning)),
     absent_default("ClusterTrustBundleAttest"),
-    absent_default("CertificateSubjectRestriction"),
-    default("DefaultIngressClass", || Box::new(DefaultIngressClass)),
+    default("CertificateSubjectRestriction", |_| {
+        Box::new(CertificateSubjectRestriction)
+    }),
+    default("DefaultIngressClass", |_| Box::new(DefaultIngressClass)),
     absent("DenyServiceExternalIPs"),
-    absent_default("PodTopologyLabels"),
+    default("PodTopologyLabels", |_| Box::new(PodTopologyLabels)),
     absent_default("PodGroupWorkloadExists"),
     absent_default("NodeDeclaredFeatureValidator"),
     absent_default("JobValidation"),
     absent_default("PodResizeValidator"),
-    default("MutatingAdmissionPolicy", || {
+    default("MutatingAdmissionPolicy", |_| {
         Box::new(MutatingPolicies::new())
     }),
-    default("MutatingAdmissionWebhook", || {
+    default("MutatingAdmissionWebhook", |_| {
         Box::<MutatingWebhooks>::default()
     }),
-    default("ValidatingAdmissionPolicy", || {
+    default("ValidatingAdmissionPolicy", |_| {
         Box::new(ValidatingPolicies::new())
     }),
-    default("ValidatingAdmissionWebhook", || {
+    default("ValidatingAdmissionWebhook", |_| {
         Box::<ValidatingWebhooks>::default()
     }),
-    default("ResourceQuota", || Box::new(ResourceQuota)),
+    default("ResourceQuota", |_| Box::new(ResourceQuota)),
     absent("AlwaysDeny"),
 ];
 
@@ -106,6 +127,7 @@ const PLUGINS: &[Known] = &[
 pub struct PluginNames {
     enabled: Vec<String>,
     disabled: Vec<String>,
+    is_in_place: bool,
 }
 
 impl PluginNames {
@@ -135,7 +157,27 @@ impl PluginNames {
                 both.join(" ")
             ));
         }
-        Ok(Self { enabled, disabled })
+        Ok(Self {
+            enabled,
+            disabled,
+            is_in_place: false,
+        })
+    }
+
+    /// Turns on by default what only a server in the place of kube-apiserver has on: `ServiceAccount`, which refuses the
+    /// pods of namespaces without service accounts, as those are without a controller.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, PluginNames};
+    /// let plugins = PluginNames::default().in_place();
+    /// let server = ApiServer::builder().admission_plugins(plugins).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn in_place(mut self) -> Self {
+        self.is_in_place = true;
+        self
     }
 
     /// Returns the names of plugins that are turned on, and that this server does not have.
@@ -147,14 +189,19 @@ impl PluginNames {
 
     fn is_on(&self, plugin: &Known) -> bool {
         let is_in = |names: &[String]| names.iter().any(|name| name == plugin.name);
-        is_in(&self.enabled) || plugin.is_default && !is_in(&self.disabled)
+        let is_default = match plugin.default {
+            Default::Off => false,
+            Default::On => true,
+            Default::InPlace => self.is_in_place,
+        };
+        is_in(&self.enabled) || is_default && !is_in(&self.disabled)
     }
 
     /// Makes all plugins that are on.
-    pub(super) fn make(&self) -> Vec<Box<dyn Plugin>> {
+    pub(super) fn make(&self, seconds: TolerationSeconds) -> Vec<Box<dyn Plugin>> {
         let on = PLUGINS.iter().filter(|plugin| self.is_on(plugin));
         on.filter_map(|plugin| plugin.make)
-            .map(|make| make())
+            .map(|make| make(seconds))
             .collect()
     }
 }
@@ -195,6 +242,11 @@ mod tests {
         assert!(is_on(&none, "NamespaceLifecycle") && !is_on(&none, "AlwaysPullImages"));
         let named = names(&["AlwaysPullImages"], &["NamespaceLifecycle"]).unwrap();
         assert!(!is_on(&named, "NamespaceLifecycle") && is_on(&named, "AlwaysPullImages"));
+        let account = "ServiceAccount";
+        assert!(!is_on(&none, account) && is_on(&none.in_place(), account));
+        assert!(is_on(&names(&[account], &[]).unwrap(), account));
+        let off = names(&[], &[account]).unwrap().in_place();
+        assert!(!is_on(&off, account));
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod workload;
 
 use revstore_watch_cache::registry::{JsonObject, Propagation};
 
+pub(crate) use certificates::CertificateRequest;
 pub use certificates::{approve, set_requester};
 pub use cluster::finalize_namespace;
 pub use pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
@@ -49,6 +50,7 @@ pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
 pub use selectable::{field_error, field_value, selectable_fields};
 pub(crate) use service::prepare_allocation;
+pub(crate) use warning::ENFORCE_SECRETS;
 pub use warning::{deletion_warning, kind_warning, warnings};
 
 /// Sets the defaults of a stored object, as those of requests: its API version and kind are in it.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 pub(crate) use revstore_watch_cache::names::{
-    dns_label_error, label_value_error, qualified_name_error, subdomain_error,
+    SUBDOMAIN_BYTES_MAX, dns_label_error, label_value_error, qualified_name_error, subdomain_error,
 };
 
 /// The maximum length of the name of a port.

@@ -10,6 +10,9 @@ use super::pod;
 const RECYCLE: &str = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. \
                        Instead, the recommended approach is to use dynamic provisioning.";
 
+/// The annotation of service accounts whose pods may use no other secrets.
+pub(crate) const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
+
 /// Returns the warnings about a new object, or about the version of an object that replaces `old`.
 pub fn warnings(object: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
     let root = Field::root(object);
@@ -46,6 +49,18 @@ pub fn warnings(object: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
             }
         }
         "Service" => check_service(&root, &mut warnings),
+        "ServiceAccount" => {
+            let is_set = |object: &JsonObject| {
+                let annotations = Field::root(object).at(&["metadata", "annotations"]);
+                annotations.key(ENFORCE_SECRETS).is_set()
+            };
+            if is_set(object) && !old.is_some_and(is_set) {
+                warnings.push(format!(
+                    "metadata.annotations[{ENFORCE_SECRETS}]: deprecated in v1.32+; prefer separate namespaces to \
+                     isolate access to mounted secrets"
+                ));
+            }
+        }
         "Ingress" if is_new => {
             let class = "kubernetes.io/ingress.class";
             let is_annotated = root.at(&["metadata", "annotations"]).key(class).is_set();

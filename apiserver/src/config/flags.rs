@@ -88,6 +88,10 @@ revstore_host::flags! {
             "The admission plugins to turn on beside those that are on by default, comma-separated, in any order.";
         DISABLE_ADMISSION_PLUGINS: Vec<String> = "disable-admission-plugins", "",
             "The admission plugins to turn off that are on by default, comma-separated.";
+        DEFAULT_NOT_READY_TOLERATION_SECONDS: i64 = "default-not-ready-toleration-seconds", "300",
+            "The seconds for which pods that say nothing about it stay on a node that is not ready.";
+        DEFAULT_UNREACHABLE_TOLERATION_SECONDS: i64 = "default-unreachable-toleration-seconds", "300",
+            "The seconds for which pods that say nothing about it stay on a node that cannot be reached.";
     }
 
     "Tokens of service accounts" {

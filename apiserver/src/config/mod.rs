@@ -15,7 +15,7 @@ use revstore_engine::LEASE_TTL_MAX_SECONDS;
 use revstore_host::config::{self, ConfigError, Values};
 use revstore_host::net::ListenUrl;
 
-use crate::admission::PluginNames;
+use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::{AuthorizationMode, ServiceAccountOptions};
 use crate::controllers::Controllers;
@@ -87,6 +87,8 @@ pub struct Config {
     pub authorization_mode: AuthorizationMode,
     /// Which admission plugins are on.
     pub admission_plugins: PluginNames,
+    /// For how long pods stay on nodes with a problem.
+    pub toleration_seconds: TolerationSeconds,
     /// The file to write the kubeconfig to.
     pub kubeconfig_out: Option<PathBuf>,
     /// The etcd cluster with the objects; `None` for a store in this process.
@@ -239,6 +241,10 @@ impl Config {
             service_accounts: service_accounts::options(values)?,
             authorization_mode: authorization_mode(values)?,
             admission_plugins: admission_plugins(values)?,
+            toleration_seconds: TolerationSeconds {
+                not_ready: values.get(&flags::DEFAULT_NOT_READY_TOLERATION_SECONDS),
+                unreachable: values.get(&flags::DEFAULT_UNREACHABLE_TOLERATION_SECONDS),
+            },
             kubeconfig_out: values.get(&flags::KUBECONFIG_OUT),
             etcd_prefix: format!("/{}", values.get(&flags::ETCD_PREFIX).trim_matches('/')),
             service_ranges,
@@ -266,11 +272,12 @@ impl Config {
         })
     }
 
-    /// As `from_values`, for a process in the place of kube-apiserver, which has no controllers.
+    /// As `from_values`, for a process in the place of kube-apiserver, which has no controllers, and all its plugins.
     fn in_place(values: &mut Values) -> Result<Self, ConfigError> {
         let given = controllers(values)?;
         let mut config = Self::from_values(values)?;
         config.controllers = given.unwrap_or(Controllers::none());
+        config.admission_plugins = config.admission_plugins.in_place();
         Ok(config)
     }
 

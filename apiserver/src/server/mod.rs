@@ -132,6 +132,8 @@ pub struct ApiServer {
 /// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
 /// | [`http`](Self::http), [`https`](Self::https) | free ports of the loopback interface |
 /// | [`authorization_mode`](Self::authorization_mode) | all requests are allowed |
+/// | [`admission_plugins`](Self::admission_plugins) | those of kube-apiserver without `ServiceAccount` |
+/// | [`toleration_seconds`](Self::toleration_seconds) | 300 for both |
 /// | [`service_accounts`](Self::service_accounts) | a new key, one issuer |
 /// | [`user`](Self::user), [`client_ca_file`](Self::client_ca_file) | only the administrator of the kubeconfig |
 /// | [`service_ranges`](Self::service_ranges) | 10.0.0.0/24 and the ports 30000-32767 |
@@ -272,7 +274,7 @@ impl ApiServerBuilder {
                 service_accounts,
             },
             authorizer,
-            admission: Chain::new(&config.admission_plugins),
+            admission: Chain::new(&config.admission_plugins, config.toleration_seconds),
             grants: Grants::default(),
             catalog,
             documents: Documents::default(),

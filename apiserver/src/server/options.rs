@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::ApiServerBuilder;
-use crate::admission::PluginNames;
+use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, ServiceAccountOptions, User};
 use crate::config::Chance;
@@ -33,17 +33,31 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets which admission plugins are on, such as all but `ServiceAccount`, as in envtest.
+    /// Sets which admission plugins are on.
     ///
     /// ```
     /// use revstore_apiserver::{ApiServer, PluginNames};
-    /// let plugins = PluginNames::new(vec![], vec!["ServiceAccount".to_owned()])?;
+    /// let plugins = PluginNames::new(vec!["ServiceAccount".to_owned()], vec!["Priority".to_owned()])?;
     /// let server = ApiServer::builder().admission_plugins(plugins).start()?;
     /// # let _ = server;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn admission_plugins(mut self, plugins: PluginNames) -> Self {
         self.config.admission_plugins = plugins;
+        self
+    }
+
+    /// Sets for how long pods that say nothing about it stay on nodes with a problem.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, TolerationSeconds};
+    /// let seconds = TolerationSeconds { not_ready: 5, unreachable: 10 };
+    /// let server = ApiServer::builder().toleration_seconds(seconds).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn toleration_seconds(mut self, seconds: TolerationSeconds) -> Self {
+        self.config.toleration_seconds = seconds;
         self
     }
 

@@ -152,6 +152,12 @@ impl ObjectStore {
         }
     }
 
+    /// Returns a name that begins with `prefix` and ends with five random characters, as those of objects with a
+    /// `generateName`.
+    pub fn generated_name(&self, prefix: &str) -> String {
+        self.origin.new_name(prefix)
+    }
+
     /// Sets the clock of the timestamps, and the time of day at its origin.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>, epoch: SystemTime) -> Self {

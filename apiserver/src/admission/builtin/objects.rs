@@ -36,8 +36,18 @@ pub(in crate::admission) async fn list(
 /// store.
 pub(in crate::admission) async fn get(
     front: &Front,
-    (group, plural): (&str, &str),
+    resource: (&str, &str),
     name: &str,
+) -> Result<Option<JsonObject>, RequestError> {
+    find(front, resource, &ObjectRef::cluster(name)).await
+}
+
+/// Returns an object of a built-in resource by its reference. One that the cache does not have is looked up in the
+/// store.
+pub(in crate::admission) async fn find(
+    front: &Front,
+    (group, plural): (&str, &str),
+    reference: &ObjectRef,
 ) -> Result<Option<JsonObject>, RequestError> {
     let Ok(resource) = front.catalog.find(group, "v1", plural) else {
         return Ok(None);
@@ -45,13 +55,12 @@ pub(in crate::admission) async fn get(
     let Some(stored) = &resource.stored else {
         return Ok(None);
     };
-    let reference = ObjectRef::cluster(name);
     for options in [
         GetOptions::default().resource_version("0"),
         GetOptions::default(),
     ] {
         // A name that is none of an object is that of no object.
-        let found = match stored.cache.get(&reference, &options).await {
+        let found = match stored.cache.get(reference, &options).await {
             Err(RequestError::BadRequest(_)) => return Ok(None),
             found => found?,
         };

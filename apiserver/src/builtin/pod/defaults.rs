@@ -64,6 +64,7 @@ fn set_image_pull_policies(spec: &mut JsonObject) {
 }
 
 fn default_spec(spec: &mut JsonObject) {
+    agree_accounts(spec);
     set_zero(spec, "dnsPolicy", "ClusterFirst");
     set_zero(spec, "restartPolicy", "Always");
     set_unset(spec, "securityContext", json!({}));
@@ -78,6 +79,18 @@ fn default_spec(spec: &mut JsonObject) {
     for volume in items_mut(spec, "volumes") {
         default_volume(volume);
     }
+}
+
+/// Gives both names of the field with the service account the same value: the newer one rules.
+fn agree_accounts(spec: &mut JsonObject) {
+    let [new, old] = ["serviceAccountName", "serviceAccount"];
+    let names = [new, old].map(|name| text(spec, name));
+    let Some(name) = names.into_iter().find(|name| !name.is_empty()) else {
+        return;
+    };
+    let name = name.to_owned();
+    spec.insert(old.to_owned(), name.as_str().into());
+    spec.insert(new.to_owned(), name.into());
 }
 
 /// Requests the resources that are limited and not requested.

@@ -24,6 +24,12 @@ pub(super) fn check_pod(pod: &Field<'_>, causes: &mut Causes) {
     check_spec(&spec, true, causes);
     let list = spec.child("tolerations");
     check_tolerations(&list, causes);
+    let annotations = pod.at(&["metadata", "annotations"]);
+    let mirror = annotations.key("kubernetes.io/config.mirror");
+    if mirror.is_set() && spec.child("nodeName").text().is_empty() {
+        let detail = "must set spec.nodeName if mirror pod annotation is set";
+        causes.invalid(&mirror, detail);
+    }
     if spec.child("serviceAccountName").text().is_empty() {
         for volume in spec.child("volumes").items() {
             for source in volume.at(&["projected", "sources"]).items() {

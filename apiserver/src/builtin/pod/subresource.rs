@@ -68,11 +68,13 @@ pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObj
     if let Some(spec) = edit::ensure(&mut bound, "spec") {
         spec.insert("nodeName".to_owned(), target.child("name").text().into());
     }
-    if let Some(Value::Object(added)) = edit::at(binding, &["metadata", "annotations"])
-        && let Some(metadata) = edit::ensure(&mut bound, "metadata")
-        && let Some(annotations) = edit::ensure(metadata, "annotations")
-    {
-        annotations.extend(added.clone());
+    for field in ["annotations", "labels"] {
+        if let Some(Value::Object(added)) = edit::at(binding, &["metadata", field])
+            && let Some(metadata) = edit::ensure(&mut bound, "metadata")
+            && let Some(map) = edit::ensure(metadata, field)
+        {
+            map.extend(added.clone());
+        }
     }
     set_condition(
         &mut bound,

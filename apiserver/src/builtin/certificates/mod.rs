@@ -1,15 +1,23 @@
 //! Certificate signing requests.
 
+mod pem;
+mod request;
+
 use serde_json::{Value, json};
 
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
+use revstore_watch_cache::status::{ResourceName, Status, StatusCause, quoted};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use super::causes::Causes;
 use super::edit;
 use super::field::Field;
+use super::names;
 use super::rules::Kind;
+
+pub(crate) use request::CertificateRequest;
 
 const GROUP: &str = "certificates.k8s.io";
 
@@ -45,6 +53,8 @@ pub(super) const KINDS: &[Kind] = &[
         .with_status(),
 ];
 
+/// The maximum length of the name of a signer: those of a domain and of two names in it.
+const SIGNER_BYTES_MAX: usize = 571;
 /// The types of conditions that decide about a request.
 const APPROVAL: [&str; 2] = ["Approved", "Denied"];
 
@@ -144,32 +154,23 @@ fn conditions_of<'a>(request: &Field<'a>, kind: &str) -> Vec<Field<'a>> {
         .collect()
 }
 
-/// Keeps the conditions that only the approval subresource may change.
+/// Keeps the conditions that only the approval subresource may change. If there are more or fewer of them than before, the
+/// validation refuses it.
 fn keep_approval(new: &mut JsonObject, old: &JsonObject) {
-    let kept: Vec<Value> = APPROVAL
-        .iter()
-        .flat_map(|kind| conditions_of(&Field::root(old), kind))
-        .map(|condition| condition.value())
-        .collect();
-    if kept.is_empty() {
-        return;
-    }
-    if let Some(status) = edit::ensure(new, "status") {
-        edit::set_unset(status, "conditions", json!([]));
-        if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
-            for condition in kept {
-                let has = |has: &&mut Value| has["type"] == condition["type"];
-                match conditions.iter_mut().find(has) {
-                    Some(existing) => {
-                        // Times that the client left out are those of before.
-                        for time in ["lastUpdateTime", "lastTransitionTime"] {
-                            if existing[time].is_null() {
-                                existing[time] = condition[time].clone();
-                            }
-                        }
-                    }
-                    None => conditions.push(condition),
-                }
+    for kind in APPROVAL {
+        let kept = conditions_of(&Field::root(old), kind);
+        if conditions_of(&Field::root(new), kind).len() != kept.len() {
+            continue;
+        }
+        let mut kept = kept.into_iter();
+        let Some(status) = edit::child_mut(new, "status") else {
+            return;
+        };
+        for condition in edit::items_mut(status, "conditions") {
+            if edit::text(condition, "type") == kind
+                && let Some(Value::Object(before)) = kept.next().map(|before| before.value())
+            {
+                *condition = before;
             }
         }
     }
@@ -204,15 +205,14 @@ fn stamp_conditions(new: &mut JsonObject, old: &JsonObject, now: &str) {
 }
 
 fn check_request(request: &Field<'_>, causes: &mut Causes) {
-    use base64::Engine as _;
     let spec = request.child("spec");
     let body = spec.child("request");
-    let decoded = base64::engine::general_purpose::STANDARD
-        .decode(body.text())
-        .unwrap_or_default();
-    let text = String::from_utf8_lossy(&decoded);
-    if !text.contains("-----BEGIN CERTIFICATE REQUEST-----") {
-        causes.invalid(&body, "PEM block type must be CERTIFICATE REQUEST");
+    let checked = CertificateRequest::parse(body.text()).and_then(|request| {
+        let checked = request.check_signature();
+        checked.map_err(str::to_owned)
+    });
+    if let Err(detail) = checked {
+        causes.invalid_at(body.path(), body.text(), &detail);
     }
     let usages = spec.child("usages");
     causes.check_required(&usages);
@@ -234,19 +234,43 @@ fn check_request(request: &Field<'_>, causes: &mut Causes) {
 
 fn check_signer(signer: &Field<'_>, causes: &mut Causes) {
     let text = signer.text();
-    let Some((domain, _)) = text.split_once('/') else {
-        let detail = "must be a fully qualified domain and path of the form \
-                      'example.com/signer-name'";
-        causes.invalid(signer, detail);
-        return;
-    };
-    if domain.split('.').count() < 2 {
-        let detail = "should be a domain with at least two segments separated by dots";
-        causes.invalid(signer, detail);
-    }
     if text == "kubernetes.io/legacy-unknown" {
         let detail = "the legacy signerName is not allowed via this API version";
-        causes.invalid(signer, detail);
+        return causes.invalid(signer, detail);
+    }
+    let Some((domain, path)) = text.split_once('/').filter(|(_, path)| !path.contains('/')) else {
+        let detail = "must be a fully qualified domain and path of the form \
+                      'example.com/signer-name'";
+        return causes.invalid(signer, detail);
+    };
+    let too_long = |bytes| StatusCause::too_long(signer.path(), bytes);
+    if domain.len() > names::SUBDOMAIN_BYTES_MAX {
+        causes.push(too_long(names::SUBDOMAIN_BYTES_MAX));
+    }
+    check_labels(signer, domain, names::dns_label_error, causes);
+    if !domain.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        causes.invalid_at(signer.path(), domain, detail);
+    }
+    check_labels(signer, path, names::subdomain_error, causes);
+    if text.len() > SIGNER_BYTES_MAX {
+        causes.push(too_long(SIGNER_BYTES_MAX));
+    }
+}
+
+/// Checks the labels of a part of the name of a signer, until the first error: further ones say the same.
+fn check_labels(
+    signer: &Field<'_>,
+    part: &str,
+    error: fn(&str) -> Option<String>,
+    causes: &mut Causes,
+) {
+    let mut errors = part.split('.').filter_map(|label| {
+        let error = error(label)?;
+        Some(format!("validating label {}: {error}", quoted(label)))
+    });
+    if let Some(detail) = errors.next() {
+        causes.invalid_at(signer.path(), part, &detail);
     }
 }
 
@@ -301,24 +325,49 @@ fn check_kept(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
 }
 
 fn check_certificate(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
-    use base64::Engine as _;
     let path = ["status", "certificate"];
     let (certificate, before) = (new.at(&path), old.at(&path));
-    if certificate.text().is_empty() || certificate.equals(&before) {
+    if certificate.text() == before.text() {
         return;
     }
-    let decoded = base64::engine::general_purpose::STANDARD
-        .decode(certificate.text())
-        .unwrap_or_default();
-    if !String::from_utf8_lossy(&decoded).contains("-----BEGIN CERTIFICATE-----") {
-        causes.invalid_at(
-            certificate.path(),
-            "<certificate data>",
-            "must contain at least one CERTIFICATE PEM block",
-        );
+    if let Err(detail) = chain_error(certificate.text()) {
+        causes.invalid_at(certificate.path(), "<certificate data>", &detail);
     }
     if !before.text().is_empty() {
         let detail = "updates may not modify existing certificate content";
         causes.forbidden(&certificate, detail);
     }
+}
+
+/// Checks certificates in PEM in base64.
+fn chain_error(text: &str) -> Result<(), String> {
+    use base64::Engine as _;
+    if text.is_empty() {
+        return Ok(());
+    }
+    let decoded = base64::engine::general_purpose::STANDARD.decode(text);
+    let decoded = decoded.unwrap_or_default();
+    let decoded = String::from_utf8_lossy(&decoded);
+    let mut rest: &str = &decoded;
+    let mut blocks = 0;
+    while let Some((block, after)) = pem::first(rest) {
+        if block.kind != "CERTIFICATE" {
+            let kind = quoted(block.kind);
+            return Err(format!(
+                "only CERTIFICATE PEM blocks are allowed, found {kind}"
+            ));
+        }
+        if block.has_headers {
+            return Err("no PEM block headers are permitted".to_owned());
+        }
+        if Certificate::from_der(&block.content).is_err() {
+            return Err("x509: malformed certificate".to_owned());
+        }
+        blocks += 1;
+        rest = after;
+    }
+    if blocks == 0 {
+        return Err("must contain at least one CERTIFICATE PEM block".to_owned());
+    }
+    Ok(())
 }

@@ -7,17 +7,30 @@ use crate::admission::{Attributes, Decision, Operation, Phase, Plugin};
 use crate::builtin::edit;
 use crate::builtin::field::Field;
 
-/// The taints of such nodes.
-const TAINTS: [&str; 2] = [
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-];
-/// The seconds for which a pod stays.
-const SECONDS: i64 = 300;
+/// The seconds for which pods that say nothing about it stay on a node with a problem
+/// (`--default-not-ready-toleration-seconds`, `--default-unreachable-toleration-seconds`). Negative numbers are as 0:
+/// pods leave at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TolerationSeconds {
+    /// On a node that is not ready.
+    pub not_ready: i64,
+    /// On a node that cannot be reached.
+    pub unreachable: i64,
+}
+
+impl Default for TolerationSeconds {
+    /// Returns 300 s for both.
+    fn default() -> Self {
+        Self {
+            not_ready: 300,
+            unreachable: 300,
+        }
+    }
+}
 
 /// The plugin `DefaultTolerationSeconds`.
 #[derive(Debug)]
-pub(crate) struct DefaultTolerationSeconds;
+pub(crate) struct DefaultTolerationSeconds(pub(crate) TolerationSeconds);
 
 impl Plugin for DefaultTolerationSeconds {
     fn handles(&self, phase: Phase, request: &Attributes<'_>) -> bool {
@@ -32,14 +45,18 @@ impl Plugin for DefaultTolerationSeconds {
         object: Option<&'a mut JsonObject>,
     ) -> Decision<'a> {
         if let Some(spec) = object.and_then(|pod| edit::ensure(pod, "spec")) {
-            tolerate(spec);
+            tolerate(spec, self.0);
         }
         Box::pin(async { Ok(()) })
     }
 }
 
-fn tolerate(spec: &mut JsonObject) {
-    let missing = |key: &&str| {
+fn tolerate(spec: &mut JsonObject, seconds: TolerationSeconds) {
+    let taints = [
+        ("node.kubernetes.io/not-ready", seconds.not_ready),
+        ("node.kubernetes.io/unreachable", seconds.unreachable),
+    ];
+    let missing = |(key, _): &(&str, i64)| {
         let tolerations = Field::root(spec).child("tolerations");
         !tolerations.items().any(|toleration| {
             let found = toleration.child("key").text();
@@ -47,15 +64,15 @@ fn tolerate(spec: &mut JsonObject) {
             (found.is_empty() || found == *key) && (effect.is_empty() || effect == "NoExecute")
         })
     };
-    let missing: Vec<&str> = TAINTS.into_iter().filter(missing).collect();
-    for key in missing {
+    let missing: Vec<(&str, i64)> = taints.into_iter().filter(missing).collect();
+    for (key, seconds) in missing {
         edit::set_unset(spec, "tolerations", json!([]));
         if let Some(tolerations) = spec.get_mut("tolerations").and_then(Value::as_array_mut) {
             tolerations.push(json!({
                 "key": key,
                 "operator": "Exists",
                 "effect": "NoExecute",
-                "tolerationSeconds": SECONDS,
+                "tolerationSeconds": seconds,
             }));
         }
     }
