@@ -1,15 +1,18 @@
 //! Damaged inputs of the decoders that `bodies` in `fuzz/` does not have. `fuzz/` gives others to the same function.
 
+mod apply;
 mod check;
 
 use check::{DECODERS, check};
 use fastrand::Rng;
 use revstore_kinds::to_protobuf;
 use revstore_watch_cache::api::ContinueToken;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The number of inputs of a run.
 const CASES: usize = 6000;
+/// The same for rearranged objects, of which nearly all are applied.
+const REARRANGED: usize = 2000;
 
 /// Valid inputs of each decoder.
 fn seeds() -> Vec<Vec<u8>> {
@@ -90,18 +93,154 @@ fn damage(rng: &mut Rng, seeds: &[Vec<u8>], input: &mut Vec<u8>) {
     }
 }
 
+/// Valid inputs of applies: a schema, an object with entries and two configurations.
+fn applies() -> Vec<Vec<u8>> {
+    let entry = |manager: &str, operation: &str, fields: Value| {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "time": "2024-01-01T00:00:00Z", "fieldsV1": fields})
+    };
+    let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": "b"}], "ports": [
+        {"containerPort": 80, "protocol": "TCP"}]});
+    let spec = json!({"containers": [container], "tolerations": [{"key": "k"}]});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": "y"},
+        "finalizers": ["a/b"], "managedFields": [
+            entry("one", "Apply", json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:containers": {
+                "k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:image": {}}}}})),
+            entry("other", "Update", json!({"f:metadata": {"f:finalizers": {".": {}, "v:\"a/b\"": {}}}})),
+        ]}, "spec": spec});
+    let wanted = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"z": "y"}},
+        "spec": {"containers": [{"name": "c", "image": "j"}, {"name": "d"}]}});
+    let deployment = |replicas: u32| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": spec}}})
+    };
+    let custom = |text: &str| {
+        json!({"apiVersion": "e.c/v1", "kind": "W", "metadata": {"name": "a"}, "spec": {"set": ["a", text], "map": [
+            {"name": text, "values": ["u"]}, {"name": "b", "port": 1}], "atomic": [{"name": text}], "one": {"k": text},
+            "many": {"k": text, "n": null}, "open": {"a": [{"b": text}]}, "either": 5}})
+    };
+    let parts = [
+        (
+            0,
+            pod,
+            wanted.clone(),
+            json!({"metadata": {"labels": {"x": "q"}}}),
+        ),
+        (1, json!({}), deployment(1), deployment(2)),
+        (2, custom("x"), custom("y"), custom("z")),
+        (3, custom("x"), custom("y"), wanted),
+    ];
+    let inputs = parts.into_iter().flat_map(|(schema, live, one, two)| {
+        let parts = [live, one, two].map(|part| part.to_string());
+        [0, 0x80].map(|force| seed((schema | force, parts.join("\0").into_bytes())))
+    });
+    inputs.collect()
+}
+
 #[test]
 fn damaged_inputs_are_decoded_or_refused() {
     let seeds = seeds();
     assert_eq!(seeds.len(), usize::from(DECODERS) + 1);
-    for seed in &seeds {
+    check_damaged(&seeds, check);
+}
+
+/// Returns the place in a value with a number, counted from the root down.
+fn place<'a>(value: &'a mut Value, number: &mut usize) -> Option<&'a mut Value> {
+    if *number == 0 {
+        return Some(value);
+    }
+    *number -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().find_map(|item| place(item, number)),
+        Value::Object(map) => map.values_mut().find_map(|value| place(value, number)),
+        _ => None,
+    }
+}
+
+fn places(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(places).sum::<usize>(),
+        Value::Object(map) => map.values().map(places).sum(),
+        _ => 0,
+    }
+}
+
+/// Changes a value at one place: parts vanish, are there twice, or are those of another value.
+fn graft(rng: &mut Rng, value: &mut Value, other: &mut Value) {
+    let mut at = rng.usize(..places(value));
+    let mut from = rng.usize(..places(other));
+    let part = place(other, &mut from).expect("a place").clone();
+    let target = place(value, &mut at).expect("a place");
+    match (rng.u8(..5), target) {
+        (0, Value::Array(items)) if !items.is_empty() => {
+            items.remove(rng.usize(..items.len()));
+        }
+        (1, Value::Array(items)) => items.push(part),
+        (2, Value::Array(items)) if !items.is_empty() => {
+            let item = items[rng.usize(..items.len())].clone();
+            items.push(item);
+        }
+        (0 | 1, Value::Object(map)) if !map.is_empty() => {
+            let name = rng.usize(..map.len());
+            let name = map.keys().nth(name).expect("a name").clone();
+            map.remove(&name);
+        }
+        (2, Value::Object(map)) => {
+            if let Value::Object(part) = part {
+                map.extend(part);
+            }
+        }
+        (_, target) => *target = part,
+    }
+}
+
+#[test]
+fn applies_of_damaged_objects_are_stable() {
+    let seeds = applies();
+    assert_eq!(seeds.len(), 2 * usize::from(apply::SCHEMAS));
+    check_damaged(&seeds, apply::check);
+}
+
+#[test]
+fn applies_of_rearranged_objects_are_stable() {
+    let seeds = applies();
+    let parts = |seed: &[u8]| {
+        let parts = seed[1..].split(|byte| *byte == 0);
+        parts
+            .map(|part| serde_json::from_slice::<Value>(part).expect("JSON"))
+            .collect::<Vec<_>>()
+    };
+    let seed = std::env::var("REVSTORE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    let mut rng = Rng::with_seed(seed);
+    for case in 0..REARRANGED {
+        let chosen = &seeds[rng.usize(..seeds.len())];
+        let mut values = parts(chosen);
+        for _ in 0..rng.usize(1..5) {
+            let (one, two) = (rng.usize(..3), rng.usize(..3));
+            let mut other = values[two].clone();
+            graft(&mut rng, &mut values[one], &mut other);
+        }
+        let texts: Vec<String> = values.iter().map(Value::to_string).collect();
+        let input = [&chosen[..1], texts.join("\0").as_bytes()].concat();
+        let result = std::panic::catch_unwind(|| apply::check(&input));
+        assert!(
+            result.is_ok(),
+            "REVSTORE_SEED={seed}, case {case}: {chosen:?} {texts:?}",
+            chosen = chosen[0]
+        );
+    }
+}
+
+/// Gives seeds, and damaged seeds, to a function that must not panic.
+fn check_damaged(seeds: &[Vec<u8>], check: fn(&[u8])) {
+    for seed in seeds {
         check(seed);
     }
     let seed = std::env::var("REVSTORE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     let mut rng = Rng::with_seed(seed);
     for case in 0..CASES {
         let mut input = seeds[rng.usize(..seeds.len())].clone();
-        damage(&mut rng, &seeds, &mut input);
+        damage(&mut rng, seeds, &mut input);
         let result = std::panic::catch_unwind(|| check(&input));
         assert!(
             result.is_ok(),
