@@ -105,6 +105,8 @@ impl ServingNode {
         let mut services = Services::builder(engine.clone());
         if let Some((persist, metadata)) = &store.journal {
             services = services.persist(persist.clone(), metadata);
+        } else {
+            services = services.state(store.state.clone());
         }
         let services = services
             .identity(identity.clone())

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use revstore_engine::{Engine, EngineBuilder};
-use revstore_grpc::{Identity, Services};
+use revstore_grpc::{Identity, Image, NodeState, Services};
 use revstore_persist::{Change, Metadata, Persist};
 use tracing::{Dispatch, dispatcher, error, info, warn};
 
@@ -19,18 +19,47 @@ const MEMBER_ID: &[u8] = b"memberId";
 pub(crate) struct Store {
     pub(crate) engine: Engine,
     pub(crate) journal: Option<(Persist, Metadata)>,
+    /// The state of the node, if there is no journal that has it.
+    pub(crate) state: NodeState,
 }
 
 impl Store {
     /// Returns a store without a journal.
     pub(crate) fn of(engine: Engine) -> Self {
-        let journal = None;
-        Self { engine, journal }
+        Self::of_image(Image {
+            engine,
+            state: NodeState::default(),
+        })
     }
 
-    /// Creates an empty store, or continues the one in the data directory.
+    fn of_image(image: Image) -> Self {
+        Self {
+            engine: image.engine,
+            journal: None,
+            state: image.state,
+        }
+    }
+
+    /// Reads a snapshot of etcd.
+    fn import(path: &Path, builder: EngineBuilder) -> Result<Self, StartError> {
+        let image = Image::import(path, builder)?;
+        let stats = image.engine.stats();
+        info!(
+            path = %path.display(),
+            "current-revision" = stats.current_revision.0,
+            keys = stats.live_keys,
+            leases = stats.leases,
+            "imported the snapshot"
+        );
+        Ok(Self::of_image(image))
+    }
+
+    /// Creates an empty store, imports one, or continues the one in the data directory.
     pub(crate) fn open(config: &Config, builder: EngineBuilder) -> Result<Self, StartError> {
         let Some(options) = config.persist else {
+            if let Some(path) = &config.import {
+                return Self::import(path, builder);
+            }
             return Ok(Self::of(builder.build()));
         };
         // `Config` guarantees that it is set.
@@ -61,6 +90,7 @@ impl Store {
         Ok(Self {
             engine: opened.engine,
             journal: Some((opened.persist, opened.metadata)),
+            state: NodeState::default(),
         })
     }
 

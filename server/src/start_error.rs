@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use revstore_engine::StartRevisionError;
-use revstore_grpc::JwtKeyError;
+use revstore_grpc::{ImageError, JwtKeyError};
 use revstore_host::{
     logging::LogOpenError,
     net::{BindError, TlsError},
@@ -49,6 +49,9 @@ pub enum StartError {
     /// A store of the program was given together with [`Config::persist`](crate::Config::persist).
     #[error("a store of the program cannot be journaled: build the server without `persist`")]
     PersistOfStore,
+    /// The snapshot of [`Config::import`](crate::Config::import) cannot be imported.
+    #[error("cannot import the snapshot: {0}")]
+    Import(#[from] ImageError),
     /// The start revision is too high.
     #[error(transparent)]
     StartRevision(#[from] StartRevisionError),

@@ -40,7 +40,7 @@ const NEWER: &str = "answer-memory-bytes auto-compaction-interval bootstrap-defr
     distributed-tracing-address distributed-tracing-instance-id distributed-tracing-sampling-rate \
     distributed-tracing-service-name downgrade-check-time enable-distributed-tracing \
     enable-lease-checkpoint enable-lease-checkpoint-persist enable-v2v3 experimental-max-learners \
-    experimental-warning-unary-request-duration feature-gates heavy-workers initial-corrupt-check log-format \
+    experimental-warning-unary-request-duration feature-gates heavy-workers import initial-corrupt-check log-format \
     max-learners memory-mlock peer-skip-client-san-verification persist persist-fsync \
     persist-fsync-interval snapshot-catchup-entries start-revision stop-grpc-service-on-defrag \
     txn-mode-write-with-shared-buffer warning-apply-duration warning-unary-request-duration \

@@ -71,6 +71,16 @@ impl Config {
         if !(1..=MAX_START_REVISION).contains(&start_revision) {
             fail!("--start-revision must be from 1 to {MAX_START_REVISION}");
         }
+        let import = values.get(&flags::IMPORT);
+        if import.is_some() {
+            let others = [
+                &flags::PERSIST.declaration,
+                &flags::START_REVISION.declaration,
+            ];
+            if let Some(other) = others.into_iter().find(|it| values.is_given(it)) {
+                fail!("--import cannot be combined with --{}", other.name);
+            }
+        }
         let mut client_urls = listen_client_urls.clone();
         client_urls.extend_from_slice(&listen_client_http_urls);
         Ok(Self {
@@ -120,6 +130,7 @@ impl Config {
             advertise_client_urls,
             advertise_peer_urls,
             start_revision,
+            import,
         })
     }
 }

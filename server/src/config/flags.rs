@@ -246,6 +246,9 @@ revstore_host::flags! {
         START_REVISION: i64 = "start-revision", "1",
             "The revision of the empty store. After a restart, a number at least two above the \
              last revision of the previous server lets watchers that resume detect the restart.";
+        IMPORT: Option<PathBuf> = "import", "",
+            "Start with the keys, their history, leases, users and alarms of a file that 'etcdctl snapshot \
+             save' of etcd 3.4 to 3.6 has written.";
         HEAVY_WORKERS: u64 = "heavy-workers", "0",
             "The number of threads for heavy requests: ranges and transactions over more than \
              10,000 keys, hashes, snapshots. As many encode the parts of snapshots and large JSON \

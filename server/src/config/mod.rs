@@ -155,6 +155,10 @@ pub struct Config {
     /// next server starts at least two above the last revision of the previous one, they receive a
     /// *compacted* error instead, and list again.
     pub start_revision: i64,
+    /// A file of `etcdctl snapshot save`, with whose contents the store begins, as
+    /// [`Image::import`](revstore_grpc::Image::import) reads them. [`start_revision`](Self::start_revision) then has no
+    /// effect, and there is no [`persist`](Self::persist).
+    pub import: Option<PathBuf>,
 }
 
 /// The cluster that the flags describe. It determines the cluster id; this server runs alone.

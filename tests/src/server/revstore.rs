@@ -20,7 +20,16 @@ impl Revstore {
     /// # Errors
     /// If the flags are invalid or the port is unavailable.
     pub fn start(options: &Options) -> io::Result<Self> {
+        Self::start_with(options, &[])
+    }
+
+    /// As [`start`](Self::start), with flags that etcd does not have.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(options: &Options, own: &[&str]) -> io::Result<Self> {
         let flags = options.flags(0).into_iter().map(Into::into);
+        let flags = flags.chain(own.iter().map(Into::into));
         let invocation = parse(flags, []).map_err(io::Error::other)?;
         let Invocation::Serve { config, .. } = invocation else {
             return Err(io::Error::other(

@@ -128,6 +128,7 @@ const EFFECTS: &[(&str, &str)] = &[
     ("", "--listen-metrics-urls=http://127.0.0.1:1"),
     ("", "--enable-pprof"),
     ("", "--start-revision=2"),
+    ("", "--import=a"),
 ];
 
 /// Flags without effect whose values all ask for what the server does, or for nothing that it could do.
