@@ -164,9 +164,10 @@ impl Server {
         }
     }
 
-    /// Returns the store of the server.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    /// Returns the store that the server has now. The handle stays with this store: a server with control may
+    /// replace its store by another one. Costs a reference count.
+    pub fn engine(&self) -> Engine {
+        self.engine.clone()
     }
 
     /// Returns the journal of the server, if [`Config::persist`] is set.

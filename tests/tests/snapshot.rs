@@ -19,7 +19,7 @@ fn mt_6_a_snapshot_can_be_restored_into_etcd() {
     }
     let ours = Revstore::start(&Options::default()).unwrap();
     let ctl = Etcdctl::new(ours.address()).unwrap();
-    let revision = fill(ours.server().engine());
+    let revision = fill(&ours.server().engine());
     let lease = grant(&ctl);
     set_auth_up(&ctl, &lease);
     let data = tempfile::tempdir().unwrap();

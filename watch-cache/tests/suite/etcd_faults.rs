@@ -471,7 +471,7 @@ async fn wc_165_no_event_is_lost_while_resources_are_added() {
     tokio::spawn(feeder.run());
     within(pods.wait_until_ready()).await.unwrap();
     let mut open = pods.watch(&Scope::All, &from(1)).await.unwrap();
-    let engine = server.engine().clone();
+    let engine = server.engine();
     let writer = tokio::task::spawn_blocking(move || {
         for number in 0..2000 {
             let pod = pod(&format!("ns/p{number}"), "", "");

@@ -707,7 +707,7 @@ mod etcd {
             let ready = runtime.block_on(pods.wait_until_ready());
             ready.expect("the cache is not stopped");
             let engine = match &server.process {
-                Process::Ours(server) => Some(server.engine().clone()),
+                Process::Ours(server) => Some(server.engine()),
                 Process::Real(_) => None,
             };
             Some(Self {
