@@ -4,19 +4,28 @@
 //!
 //! | folder or file | contains |
 //! |---|---|
+//! | `call.rs` | what is known of a request when its faults are decided |
 //! | `clock/` | [`ControlClock`](clock::ControlClock), whose time tests move |
 //! | `control.rs` | [`Control`], the handle with all operations |
 //! | `wait.rs` | waiting for a state of the store |
 //! | `service/` | the gRPC service, its JSON form, and who may use them |
 //! | `error.rs` | the errors |
+//! | `fault/` | rules, and which of them fires for a call |
+//! | `journal/` | the last requests, and what happened to streams |
+//! | `open/` | open connections and watches, the commands to them, and what the server does |
 //! | `target.rs` | the trait of servers that control acts on |
 
+pub mod call;
 pub mod clock;
 mod control;
 mod error;
+pub mod fault;
+pub mod journal;
+pub mod open;
 pub mod service;
 mod target;
 mod wait;
+mod waker_set;
 
 pub use control::{Control, LISTED_MAX, LeaseEntry, Point};
 pub use error::ControlError;

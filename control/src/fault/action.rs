@@ -1,0 +1,204 @@
+//! Actions: what a rule does to the calls for which it fires.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tonic::Code;
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The call fails before it is executed.
+    Error(Failure),
+    /// The call is executed, and its answer is replaced by this error. Other calls of the connection go on.
+    ErrorAfter(Failure),
+    /// The call fails before it is executed, with an error of etcd.
+    Preset(Preset),
+    /// The call waits before it is executed.
+    Delay {
+        /// The time for which it waits.
+        time: Duration,
+        /// Whether it is time of the wall, not of the clock of the server.
+        wall: bool,
+    },
+    /// The connection is closed with a TCP reset. The call is not executed.
+    Reset,
+    /// The connection stays open, and the server reads and writes nothing more on it. The call is not executed.
+    BlackHole,
+    /// The call is executed, and the connection ends after its calls in flight.
+    GoAway,
+    /// A new connection is closed.
+    Refuse,
+    /// The events of a watch wait until the rule is removed.
+    Hold,
+    /// The stream of a watch ends with an error.
+    Cut,
+    /// A watch is canceled as if its revision had been compacted.
+    CancelCompacted,
+    /// A keep-alive of a lease is neither executed nor answered.
+    LoseKeepAlive,
+    /// The front answers with an HTTP status.
+    Http {
+        /// The status.
+        status: u16,
+        /// The seconds in the header `Retry-After`.
+        retry_after: Option<u32>,
+    },
+    /// The front answers a get or a list from an older revision.
+    Stale,
+}
+
+/// A gRPC code with a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The code, which is not `OK`.
+    pub code: Code,
+    /// The text.
+    pub text: String,
+}
+
+/// A text is not `CODE:TEXT`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid error {0:?}: it must be CODE:TEXT, where CODE is a gRPC code such as UNAVAILABLE or 14"
+)]
+pub struct FailureError(String);
+
+/// The names of the codes, by their numbers.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+impl FromStr for Failure {
+    type Err = FailureError;
+
+    fn from_str(text: &str) -> Result<Self, FailureError> {
+        let error = || FailureError(text.to_owned());
+        let (code, message) = text.split_once(':').ok_or_else(error)?;
+        let number = CODES
+            .iter()
+            .position(|name| *name == code || (code == "CANCELED" && *name == "CANCELLED"))
+            .or_else(|| code.parse().ok())
+            .filter(|number| (1..CODES.len()).contains(number))
+            .and_then(|number| i32::try_from(number).ok())
+            .ok_or_else(error)?;
+        Ok(Self {
+            code: Code::from_i32(number),
+            text: message.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", CODES[self.code as usize], self.text)
+    }
+}
+
+macro_rules! presets {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+        /// An error of etcd with its exact code and text, which the server knows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Preset {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Preset {
+            /// All presets.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Returns the word of the command line.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+presets! {
+    /// The cluster has no leader.
+    NoLeader => "no-leader",
+    /// The leader changed during the request.
+    LeaderChanged => "leader-changed",
+    /// No quorum responded in time.
+    Timeout => "timeout",
+    /// Requests arrive faster than they are applied.
+    TooManyRequests => "too-many-requests",
+    /// The space quota is exceeded.
+    NoSpace => "nospace",
+    /// Stored data is damaged.
+    Corrupt => "corrupt",
+    /// The token is older than the last change of auth.
+    AuthRevision => "auth-revision",
+}
+
+/// A word is not the name of a [`Preset`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "unknown preset {0:?}: it must be no-leader, leader-changed, timeout, too-many-requests, nospace, corrupt or \
+     auth-revision"
+)]
+pub struct UnknownPreset(String);
+
+impl FromStr for Preset {
+    type Err = UnknownPreset;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPreset> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|preset| preset.as_str() == text)
+            .ok_or_else(|| UnknownPreset(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_parsed_and_printed() {
+        let check = |text: &str, code| {
+            let failure: Failure = text.parse().unwrap();
+            assert_eq!((failure.code, &*failure.text), (code, "etcdserver: x"));
+            assert_eq!(failure.to_string().parse(), Ok(failure));
+        };
+        check("UNAVAILABLE:etcdserver: x", Code::Unavailable);
+        check("14:etcdserver: x", Code::Unavailable);
+        check("CANCELED:etcdserver: x", Code::Cancelled);
+        for text in ["", "UNAVAILABLE", "OK:x", "0:x", "17:x", "-1:x", "NOPE:x"] {
+            assert!(text.parse::<Failure>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn presets_are_parsed_and_printed() {
+        for preset in Preset::ALL {
+            assert_eq!(preset.to_string().parse(), Ok(*preset));
+        }
+        assert!("leader".parse::<Preset>().is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! One record, and the filter for records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use revstore_engine::KeyRange;
+use tonic::Code;
+
+use crate::fault::RuleId;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Event {
+    /// A request, at its end. On streams, each creation of a watch and each keep-alive is one.
+    #[default]
+    Request,
+    /// A stream was opened.
+    Opened,
+    /// Events or a progress notification were sent on a stream.
+    Progress,
+    /// A stream ended.
+    Ended,
+}
+
+/// What a request or a stream ended with, as the client got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The code.
+    pub code: Code,
+    /// The text, empty for success.
+    pub text: String,
+}
+
+/// A record of the journal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The number of the record, from 1 on. The journal sets it.
+    pub number: u64,
+    /// The time of the clock when the request arrived or the stream changed.
+    pub time: Duration,
+    /// What happened.
+    pub event: Event,
+    /// The full name of the method, or the path of a request that is not a call.
+    pub method: &'static str,
+    /// The name of the client.
+    pub client: Option<Arc<str>>,
+    /// The user.
+    pub user: Option<Arc<str>>,
+    /// The number of the connection.
+    pub connection: Option<u64>,
+    /// The keys, the first of many.
+    pub keys: Vec<KeyRange>,
+    /// The number of keys that `keys` lacks.
+    pub more_keys: usize,
+    /// How it ended. `None` if the client has gone before the end, and for streams that go on.
+    pub outcome: Option<Outcome>,
+    /// The revision in the header of the response, or up to which events were sent.
+    pub revision: Option<i64>,
+    /// The time of the wall for which a request took, or a stream was open.
+    pub duration: Duration,
+    /// The rule that decided what happened.
+    pub rule: Option<RuleId>,
+    /// The number of the watch.
+    pub watch: Option<u64>,
+    /// The number of revisions behind which a watch is.
+    pub lag: Option<i64>,
+}
+
+impl Record {
+    /// The maximum number of ranges in a record, and of bytes of all their keys.
+    pub const KEYS_MAX: usize = 16;
+    /// The maximum number of bytes of all keys in a record.
+    pub const KEY_BYTES_MAX: usize = 1_024;
+
+    /// Sets the keys: copies of the first ones, so that the record does not keep the request in memory.
+    pub fn set_keys(&mut self, keys: &[KeyRange]) {
+        let mut bytes = 0;
+        for range in keys.iter().take(Self::KEYS_MAX) {
+            bytes += key_bytes(range);
+            if bytes > Self::KEY_BYTES_MAX {
+                break;
+            }
+            let copy = |key: &[u8]| bytes::Bytes::copy_from_slice(key);
+            self.keys.push(match range {
+                KeyRange::One(key) => KeyRange::One(copy(key)),
+                KeyRange::Within { start, end } => KeyRange::within(copy(start), copy(end)),
+                KeyRange::From(start) => KeyRange::From(copy(start)),
+            });
+        }
+        self.more_keys = keys.len() - self.keys.len();
+    }
+
+    /// Estimates the memory of the record.
+    pub(super) fn bytes(&self) -> usize {
+        let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |it| it.len());
+        let keys: usize = self.keys.iter().map(|it| key_bytes(it) + 96).sum();
+        let outcome = self.outcome.as_ref().map_or(0, |it| it.text.len());
+        size_of::<Self>() + text(&self.client) + text(&self.user) + keys + outcome
+    }
+}
+
+fn key_bytes(range: &KeyRange) -> usize {
+    match range {
+        KeyRange::One(key) | KeyRange::From(key) => key.len(),
+        KeyRange::Within { start, end } => start.len() + end.len(),
+    }
+}
+
+/// Which records a reader gets. All conditions that are set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The methods, as in the selectors of rules; empty for all.
+    pub methods: Vec<String>,
+    /// The name of the client.
+    pub client: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// The number of the connection.
+    pub connection: Option<u64>,
+}
+
+impl Filter {
+    /// Returns whether a record passes.
+    pub fn passes(&self, record: &Record) -> bool {
+        let is = |condition: &Option<String>, value: &Option<Arc<str>>| {
+            condition
+                .as_deref()
+                .is_none_or(|expected| value.as_deref() == Some(expected))
+        };
+        let mut methods = self.methods.iter();
+        let has_name = |name: &String| {
+            record.method == name.trim_start_matches('/')
+                || record
+                    .method
+                    .strip_suffix(&**name)
+                    .is_some_and(|rest| rest.ends_with(['/', '.']))
+        };
+        (self.methods.is_empty() || methods.any(has_name))
+            && is(&self.client, &record.client)
+            && is(&self.user, &record.user)
+            && self
+                .connection
+                .is_none_or(|connection| record.connection == Some(connection))
+    }
+}
