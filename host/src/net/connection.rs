@@ -60,6 +60,8 @@ pub struct ClientIdentity {
     pub organizations: Vec<String>,
     /// The address of the client; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
+    /// The id that the [`ConnectionGate`](crate::net::ConnectionGate) of the listener has given to the connection.
+    pub connection: Option<u64>,
 }
 
 /// Creates the HTTP service of each connection. Implemented by functions that return a
@@ -155,18 +157,19 @@ pub async fn serve_connection<M: MakeService>(
         make_service,
     };
     let transport = Transport::Boxed(Box::new(stream));
-    let served = serve(transport, Arc::new(serving), std::future::pending()).await;
+    let served = serve(transport, Arc::new(serving), None, std::future::pending()).await;
     served.map_err(Into::into)
 }
 
 /// Serves a connection until the client closes it or, after `shutdown` completes, until the requests in
-/// flight have completed. Dropping the future closes the connection.
+/// flight have completed. Dropping the future closes the connection. `id` is what a gate has given to it.
 ///
 /// # Errors
 /// The handshake or the connection failed. No other connection is affected.
 pub(crate) async fn serve<M: MakeService>(
     transport: Transport,
     serving: Arc<Serving<M>>,
+    id: Option<u64>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ConnectionError> {
     let mut shutdown = pin!(shutdown);
@@ -206,7 +209,11 @@ pub(crate) async fn serve<M: MakeService>(
                 is_http2.map_err(|error| ConnectionError::Http(error.into()))?
             }
         };
-    let client = ClientIdentity { address, ..client };
+    let client = ClientIdentity {
+        address,
+        connection: id,
+        ..client
+    };
     let service = serving.make_service.make_service(client);
     if is_http2 {
         transport.repair_authorities();

@@ -21,8 +21,10 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::net::{
-    HttpOptions, ListenAddress, ListenUrl, MakeService, TlsAcceptor,
+    ConnectionGate, ConnectionHandle, HttpOptions, ListenAddress, ListenUrl, MakeService,
+    TlsAcceptor,
     connection::{self, ConnectionError, Security, Serving},
+    gate::{ResetSocket, run_gated},
     tls::UNNAMED,
     transport::Transport,
 };
@@ -73,6 +75,7 @@ pub struct Listener {
     socket: Socket,
     address: BoundAddress,
     url: ListenUrl,
+    gate: Option<Arc<dyn ConnectionGate>>,
 }
 
 /// A bound socket that is not registered with a runtime yet.
@@ -136,7 +139,17 @@ impl Listener {
             socket,
             address,
             url: url.clone(),
+            gate: None,
         })
+    }
+
+    /// Sets the gate that decides which connections are served.
+    #[must_use]
+    pub fn gate(self, gate: Arc<dyn ConnectionGate>) -> Self {
+        Self {
+            gate: Some(gate),
+            ..self
+        }
     }
 
     /// Returns the address that clients connect to.
@@ -172,7 +185,7 @@ impl Listener {
     /// If the URL requires TLS, `tls` performs the handshakes. Without an acceptor, connections are closed
     /// immediately.
     ///
-    /// `shutdown` is called once for the listener and once for each connection, and returns a
+    /// `shutdown` is called once for the listener and once for each connection (twice with a gate), and returns a
     /// future that completes when the program shuts down.
     ///
     /// # Errors
@@ -211,10 +224,19 @@ impl Listener {
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = socket.accept() => match accepted {
                     Ok(transport) => {
-                        connections.spawn(log_connection(
-                            transport.peer_address(),
-                            connection::serve(transport, serving.clone(), shutdown()),
-                        ));
+                        let address = transport.peer_address();
+                        let Some(gate) = &self.gate else {
+                            connections.spawn(log_connection(
+                                address,
+                                connection::serve(transport, serving.clone(), None, shutdown()),
+                            ));
+                            continue;
+                        };
+                        let shutdowns = [shutdown(), shutdown()];
+                        let gated = admit(gate, transport, &serving, shutdowns);
+                        if let Some(gated) = gated {
+                            connections.spawn(log_connection(address, gated));
+                        }
                     }
                     Err(error) => {
                         if let Some(unreported) = failures.report(Instant::now()) {
@@ -234,6 +256,52 @@ impl Listener {
             warn!(%address, count, "dropping connections after the grace period");
         }
         Ok(())
+    }
+}
+
+/// Asks the gate about a connection, and returns the future that serves it. A refused connection is reset.
+fn admit<M, S>(
+    gate: &Arc<dyn ConnectionGate>,
+    transport: Transport,
+    serving: &Arc<Serving<M>>,
+    shutdowns: [S; 2],
+) -> Option<impl Future<Output = Result<(), ConnectionError>> + Send + use<M, S>>
+where
+    M: MakeService,
+    S: Future<Output = ()> + Send + 'static,
+{
+    let handle = ConnectionHandle::new(transport.peer_address());
+    let socket = match &transport {
+        Transport::Tcp(tcp) => ResetSocket::of(tcp),
+        Transport::Boxed(_) => ResetSocket::none(),
+    };
+    let Some(id) = gate.admit(handle.clone()) else {
+        socket.reset_on_close();
+        drop(transport);
+        return None;
+    };
+    let admitted = Admitted(gate.clone(), id);
+    let [stopped, ended] = shutdowns;
+    let going_away = handle.clone();
+    let shutdown = async move {
+        tokio::select! {
+            () = stopped => {}
+            () = going_away.going_away() => {}
+        }
+    };
+    let connection = connection::serve(transport, serving.clone(), Some(id), shutdown);
+    Some(async move {
+        let _admitted = admitted;
+        run_gated(connection, handle, socket, ended).await
+    })
+}
+
+/// An admitted connection. Reports its end to the gate, also if its task is dropped.
+struct Admitted(Arc<dyn ConnectionGate>, u64);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.ended(self.1);
     }
 }
 

@@ -68,7 +68,7 @@ fn server<M: MakeService>(
         make_service,
     };
     let transport = Transport::Boxed(Box::new(server));
-    let end = connection::serve(transport, Arc::new(serving), pending());
+    let end = connection::serve(transport, Arc::new(serving), None, pending());
     (client, end)
 }
 

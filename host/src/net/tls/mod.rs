@@ -175,6 +175,7 @@ impl TlsAcceptor {
                 .map(|subject| subject.organizations)
                 .unwrap_or_default(),
             address: None,
+            connection: None,
         })
     }
 
