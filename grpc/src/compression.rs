@@ -103,7 +103,7 @@ impl Decompressor {
 }
 
 /// Decompresses a message, and adds the prefix of one that is not compressed.
-fn decompress(message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
+pub(crate) fn decompress(message: &[u8], bytes_max: usize) -> Result<Bytes, Status> {
     match message.get(..HEADER_BYTES) {
         Some(header) if header.starts_with(&HEADER) => {}
         Some(_) => return Err(status::malformed_gzip("gzip: invalid header")),

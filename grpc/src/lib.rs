@@ -27,6 +27,7 @@
 //! | `image/` | a whole store in a file: dumps as text, and snapshots of a real etcd |
 //! | `snapshot/` | the store as etcd's database file, and its hash |
 //! | `gateway/` | the JSON gateway: JSON over HTTP |
+//! | `intercept/` | messages as a program between clients and services sees them |
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -40,6 +41,7 @@ mod encode;
 mod gateway;
 mod heavy;
 mod image;
+pub mod intercept;
 mod limited_body;
 mod methods;
 mod node;

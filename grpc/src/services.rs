@@ -24,6 +24,7 @@ use revstore_proto::v3lockpb::lock_server::LockServer;
 use tonic::Status;
 use tonic::codegen::{BoxFuture, StdError};
 
+use crate::auth::credentials::{CertifiedName, Credentials, TOKEN_NAMES};
 use crate::auth::{Auth, AuthOptions, AuthStore};
 use crate::compression;
 use crate::deadline::{self, Deadline};
@@ -183,6 +184,24 @@ impl Services {
     /// Returns whether auth is enabled. Requests then need a user.
     pub fn is_auth_enabled(&self) -> bool {
         self.inner.node.auth.is_enabled()
+    }
+
+    /// Returns the user of a request with these headers, on a connection with this certificate: of its token while auth is
+    /// enabled, or else of the certificate. Checks no permission.
+    pub fn user_of(
+        &self,
+        headers: &HeaderMap,
+        certified: Option<&CertifiedName>,
+    ) -> Option<Arc<str>> {
+        let mut tokens = HeaderMap::new();
+        for name in TOKEN_NAMES {
+            if let Some(token) = headers.get(name) {
+                tokens.insert(name, token.clone());
+            }
+        }
+        let credentials = Credentials::of_headers(tokens, certified.cloned());
+        let node = &self.inner.node;
+        (node.auth).claimed_user(credentials.identity(), node.engine.now())
     }
 
     /// Returns the number of changes of users, roles and permissions, plus one.

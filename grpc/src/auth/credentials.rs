@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use tonic::Extensions;
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 
 /// The metadata names of tokens (AU-4).
-const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
+pub(crate) const TOKEN_NAMES: [&str; 2] = ["token", "authorization"];
 
 /// The token and the certificate name of a client. A stream stores them for its later requests.
 #[derive(Clone, Debug)]
@@ -30,6 +31,13 @@ impl Credentials {
         Self::new(request.metadata(), request.extensions())
     }
 
+    /// Returns the credentials in the headers of a request.
+    pub(crate) fn of_headers(headers: HeaderMap, certified: Option<CertifiedName>) -> Self {
+        let mut extensions = Extensions::new();
+        certified.map(|name| extensions.insert(name));
+        Self::new(&MetadataMap::from_headers(headers), &extensions)
+    }
+
     fn new(metadata: &MetadataMap, extensions: &Extensions) -> Self {
         let token = TOKEN_NAMES.iter().find_map(|name| metadata.get(*name));
         Self {
@@ -39,7 +47,7 @@ impl Credentials {
     }
 
     /// Returns the claimed identity. A token has precedence over a certificate (TL-2).
-    pub(super) fn identity(&self) -> Option<ClaimedIdentity<'_>> {
+    pub(crate) fn identity(&self) -> Option<ClaimedIdentity<'_>> {
         // A token consists of visible ASCII characters. Any other value matches no token.
         let token = self.token.as_ref();
         let token = token.map(|token| ClaimedIdentity::Token(token.to_str().unwrap_or("")));

@@ -140,6 +140,24 @@ impl Auth {
         Ok((Access::User { name: user, grants }, AuthAge::Current))
     }
 
+    /// Returns the user that a client claims to be: the name in its certificate, or while auth is enabled the user of its
+    /// token. Checks no permission.
+    pub(crate) fn claimed_user(
+        &self,
+        identity: Option<ClaimedIdentity<'_>>,
+        now: Duration,
+    ) -> Option<Arc<str>> {
+        match identity? {
+            ClaimedIdentity::Certificate(name) => Some(name.into()),
+            ClaimedIdentity::Token(_) if !self.is_enabled() => None,
+            ClaimedIdentity::Token(token) => match &self.tokens {
+                TokenProvider::Simple(tokens) => tokens.user_of(token, now),
+                TokenProvider::Jwt(tokens) => Some(tokens.user_of(token)?.name.into()),
+                TokenProvider::Disabled => None,
+            },
+        }
+    }
+
     /// Reads users and roles.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&AuthStore) -> T) -> T {
         read(&self.store.read())
