@@ -8,6 +8,7 @@
 // `run` (the binary) and `server` (the embedded server) both build a `node`: an engine with its services on
 // sockets. `http` receives the requests, `config` declares the flags.
 mod config;
+mod control;
 mod http;
 pub mod identity;
 mod node;
@@ -32,6 +33,8 @@ pub use revstore_host::net::{
 };
 pub use revstore_persist::{Fsync, Options as PersistOptions, Persist};
 pub use run::{StopSignal, run};
+#[doc(hidden)]
+pub use server::Interception;
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};

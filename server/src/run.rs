@@ -64,7 +64,8 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
     let store = Store::open(config, node::configure(Engine::builder(), config)?)?;
-    let node = ServingNode::new(config, sockets, &store);
+    let node = ServingNode::new(config, sockets, &store, None);
+    drop(store);
     let journal = node.journal();
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));

@@ -19,6 +19,7 @@ use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::Config,
+    control::{Interceptor, Stage},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
     start_error::StartError,
@@ -78,8 +79,25 @@ const WORKERS_MAX: usize = 2;
 pub struct Server {
     endpoints: Vec<String>,
     addresses: Vec<BoundAddress>,
-    engine: Engine,
+    store: ServedStore,
     running: Option<Running>,
+}
+
+/// The store of a server.
+#[derive(Debug)]
+enum ServedStore {
+    Fixed(Engine),
+    /// With control: the one on the stage, which may be replaced.
+    Staged(Stage),
+}
+
+/// The faults, lists and journal of a server.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Interception {
+    pub rules: revstore_control::fault::Rules,
+    pub open: revstore_control::open::Open,
+    pub journal: revstore_control::journal::Journal,
 }
 
 /// The handles to stop a running server and to wait for its end.
@@ -125,6 +143,7 @@ pub struct ServerBuilder {
     /// Whether `MemberList` reports the bound addresses, with the ports that the system chose, instead
     /// of the URLs in the configuration.
     advertises_bound: bool,
+    is_intercepted: bool,
 }
 
 impl Server {
@@ -142,6 +161,7 @@ impl Server {
             min_lease_ttl: None,
             log: None,
             advertises_bound: true,
+            is_intercepted: false,
         }
     }
 
@@ -167,7 +187,36 @@ impl Server {
     /// Returns the store that the server has now. The handle stays with this store: a server with control may
     /// replace its store by another one. Costs a reference count.
     pub fn engine(&self) -> Engine {
-        self.engine.clone()
+        match &self.store {
+            ServedStore::Fixed(engine) => engine.clone(),
+            ServedStore::Staged(stage) => stage.engine(),
+        }
+    }
+
+    /// Returns what stands between clients and the store, of a server that was
+    /// [intercepted](ServerBuilder::intercepted).
+    #[doc(hidden)]
+    pub fn interception(&self) -> Option<Interception> {
+        let ServedStore::Staged(stage) = &self.store else {
+            return None;
+        };
+        let interceptor = stage.interceptor();
+        Some(Interception {
+            rules: interceptor.rules.clone(),
+            open: interceptor.open.clone(),
+            journal: interceptor.journal.clone(),
+        })
+    }
+
+    /// Replaces the store of an [intercepted](ServerBuilder::intercepted) server, as when an etcd is restored from a
+    /// backup. Returns whether the server is one.
+    #[doc(hidden)]
+    pub fn replace_store(&self, engine: Engine) -> bool {
+        if let ServedStore::Staged(stage) = &self.store {
+            stage.replace(engine, |services| services);
+            return true;
+        }
+        false
     }
 
     /// Returns the journal of the server, if [`Config::persist`] is set.
@@ -316,6 +365,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Puts faults, lists and the journal between clients and the store, for tests of the server.
+    #[doc(hidden)]
+    pub fn intercepted(mut self) -> Self {
+        self.is_intercepted = true;
+        self
+    }
+
     /// Starts the server. Blocks until its ports are bound. This takes only the time of the system calls, so
     /// async code may call it too.
     ///
@@ -329,6 +385,7 @@ impl ServerBuilder {
             min_lease_ttl,
             log,
             advertises_bound,
+            is_intercepted,
         } = self;
         let log = log.as_ref().map(Logger::open).transpose()?;
         let guard = log.as_ref().map(Logger::install);
@@ -356,7 +413,12 @@ impl ServerBuilder {
             }
         };
         let engine = store.engine.clone();
-        let node = ServingNode::new(&config, sockets, &store);
+        let interceptor = is_intercepted.then(|| Interceptor::new(engine.clock()));
+        let node = ServingNode::new(&config, sockets, &store, interceptor);
+        let served = match node.stage() {
+            Some(stage) => ServedStore::Staged(stage),
+            None => ServedStore::Fixed(engine),
+        };
         let journal = node.journal();
         let closed_on_drop = journal.clone();
         drop(guard);
@@ -390,7 +452,7 @@ impl ServerBuilder {
         Ok(Server {
             endpoints,
             addresses,
-            engine,
+            store: served,
             running: Some(Running {
                 shutdown,
                 ports_open: Mutex::new(ports_open),

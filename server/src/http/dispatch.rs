@@ -22,7 +22,7 @@ use revstore_host::{
 use tower_service::Service;
 
 use super::{
-    calls::{CallCounters, CountedCall, CountedResponse},
+    calls::{CallCounters, CountedCall, CountedRequest, CountedResponse},
     request_timer::RequestTimer,
 };
 
@@ -73,10 +73,22 @@ impl CountedServices {
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     {
+        self.count_with(request, address, |request| {
+            self.services.clone().call(request)
+        })
+    }
+
+    /// Counts a call, whose response `respond` makes of the request.
+    pub(crate) fn count_with<B, F>(
+        &self,
+        request: Request<B>,
+        address: Option<SocketAddr>,
+        respond: impl FnOnce(Request<CountedRequest<B>>) -> F,
+    ) -> CountedFuture<F> {
         let call = self.calls.start(request.uri().path(), request.headers());
         let request = request.map(|body| call.count_request(body));
         CountedFuture {
-            response: Some(self.services.clone().call(request)),
+            response: Some(respond(request)),
             call: Some(call),
             timer: RequestTimer {
                 start: CoarseInstant::now(),
@@ -148,11 +160,6 @@ impl Dispatch {
             ..self.clone()
         }
     }
-
-    /// Returns whether requests other than gRPC calls are rejected (HT-13).
-    pub(crate) fn is_only_grpc(&self) -> bool {
-        self.http.is_none()
-    }
 }
 
 impl hyper::service::Service<Request<RequestBody>> for Dispatch {
@@ -175,7 +182,7 @@ impl hyper::service::Service<Request<RequestBody>> for Dispatch {
 }
 
 /// Returns whether a request is a gRPC call, by etcd's rule (HT-1).
-fn is_grpc<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2
         && request
             .headers()

@@ -14,9 +14,12 @@ mod metrics;
 mod probe;
 mod request_timer;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use axum::{
@@ -34,12 +37,14 @@ use axum::{
 use revstore_engine::Engine;
 use revstore_grpc::{ClusterMember, Gateway, Identity, Services};
 use revstore_persist::Persist;
+use tower_service::Service;
 
 use crate::version::{ETCD_CLUSTER_VERSION, ETCD_VERSION};
 
 pub(crate) use access::Access;
 pub(crate) use calls::CallCounters;
-pub(crate) use dispatch::{CountedServices, Dispatch};
+pub(crate) use calls::CountedResponse;
+pub(crate) use dispatch::{CountedFuture, CountedServices, Dispatch, is_grpc};
 pub(crate) use extensive_calls::ApplyTimes;
 pub(crate) use probe::Probe;
 
@@ -85,12 +90,42 @@ impl HealthCounters {
     }
 }
 
+/// A gateway, whichever services it calls.
+pub(crate) trait GatewayService:
+    Service<
+        Request,
+        Response = axum::http::Response<tonic::body::Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<G> GatewayService for G where
+    G: Service<
+            Request,
+            Response = axum::http::Response<tonic::body::Body>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
 /// Returns the routes of client ports. `gateway` converts JSON requests to gRPC calls.
-pub(crate) fn client_routes(
+pub(crate) fn client_routes<S>(
     info: &Arc<NodeInfo>,
-    gateway: Option<&Gateway<CountedServices>>,
+    gateway: Option<&Gateway<S>>,
     access: Access,
-) -> Router {
+) -> Router
+where
+    Gateway<S>: GatewayService,
+{
     let routes = monitoring_routes()
         .merge(gateway.map(gateway_routes).unwrap_or_default())
         .merge(version_routes())
@@ -122,7 +157,7 @@ fn monitoring_routes() -> Router<Arc<NodeInfo>> {
 }
 
 /// Returns the routes of the JSON gateway (HT-20). The gateway routes the paths below the prefixes.
-fn gateway_routes(gateway: &Gateway<CountedServices>) -> Router<Arc<NodeInfo>> {
+fn gateway_routes<G: GatewayService>(gateway: &G) -> Router<Arc<NodeInfo>> {
     let routes = Router::new().route("/v3", any(redirect_to_gateway));
     let paths = ["/v3/", "/v3/{*path}", "/v3beta/", "/v3beta/{*path}"];
     paths.into_iter().fold(routes, |routes, path| {

@@ -7,6 +7,7 @@
 mod certificates;
 mod command_line;
 mod config;
+mod control;
 mod embedded;
 mod full_disk;
 mod host_whitelist;

@@ -1,11 +1,15 @@
 //! A revstore server in this process, with its own threads, port and store.
 
+use std::env;
 use std::io;
 use std::net::SocketAddr;
 
 use revstore::{Invocation, Server, parse};
 
 use crate::server::{Endpoint, Options};
+
+/// The variable that, when it is set, puts control without rules between clients and store: nothing may change.
+const CONTROL: &str = "REVSTORE_TEST_CONTROL";
 
 /// A running revstore.
 #[derive(Debug)]
@@ -36,10 +40,11 @@ impl Revstore {
                 "the flags print information and do not start a server",
             ));
         };
-        let server = Server::builder()
-            .config(*config)
-            .start()
-            .map_err(io::Error::other)?;
+        let mut server = Server::builder().config(*config);
+        if env::var_os(CONTROL).is_some() {
+            server = server.intercepted();
+        }
+        let server = server.start().map_err(io::Error::other)?;
         let address = server
             .address()
             .ok_or_else(|| io::Error::other("no TCP address"))?;

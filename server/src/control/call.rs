@@ -1,0 +1,369 @@
+//! What is known of a call, and its record in the journal.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::Waker,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use parking_lot::Mutex;
+use revstore_control::{
+    call::Call,
+    fault::{Action, RuleId},
+    journal::{Event, Outcome, Record},
+    open::{Connection, Work},
+};
+use revstore_engine::{Engine, KeyRange};
+use revstore_grpc::{RpcKind, RpcMethod, Shutdown, intercept::WatchRequestInfo};
+use tonic::{Code, Status};
+
+use super::{ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Caller, preset_error};
+
+/// A call, from its arrival to the end of its response. The request and the response share it.
+#[derive(Debug)]
+pub(super) struct CallInfo {
+    pub(super) interceptor: Interceptor,
+    pub(super) engine: Engine,
+    pub(super) node_shutdown: Shutdown,
+    /// The maximum length of a message of the client.
+    pub(super) bytes_max: usize,
+    /// `None` for an unknown method.
+    pub(super) method: Option<&'static RpcMethod>,
+    position: Option<usize>,
+    pub(super) kind: CallKind,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) client: Option<Arc<str>>,
+    pub(super) user: Option<Arc<str>>,
+    start: Instant,
+    time: Duration,
+    /// A leaf lock: held for a look or a change. Wakers are called without it.
+    state: Mutex<CallState>,
+}
+
+/// How a call goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallKind {
+    /// One request, one response.
+    Unary,
+    /// The same, of a call that may wait for other clients.
+    Waiting,
+    /// One request, many responses.
+    ServerStream,
+    KeepAlive,
+    Watch,
+}
+
+#[derive(Debug)]
+struct CallState {
+    /// Counts the call for automatic time.
+    work: Work,
+    /// The call ends with this, by a rule.
+    failure: Option<Status>,
+    /// The answer is replaced by this.
+    after: Option<Status>,
+    rule: Option<RuleId>,
+    keys: Vec<KeyRange>,
+    /// Requests for the services that no client has sent.
+    injected: VecDeque<Bytes>,
+    /// Wakes the reader of the requests.
+    request_task: Option<Waker>,
+    /// Wakes the sender of the responses.
+    response_task: Option<Waker>,
+    /// The requests on a stream that have yet to be answered, in order. Bounded by what the services read: they answer
+    /// each before they read the next but 32.
+    unanswered: VecDeque<StreamRequest>,
+    /// Whether the client has asked for progress notifications.
+    wants_progress: bool,
+}
+
+/// A request on a stream.
+#[derive(Debug)]
+pub(super) struct StreamRequest {
+    /// Of a watch stream: the creation.
+    pub(super) watch: Option<WatchRequestInfo>,
+    start: Instant,
+    time: Duration,
+    rule: Option<RuleId>,
+    /// The answer is replaced by this, and the stream ends.
+    pub(super) after: Option<Status>,
+}
+
+impl CallInfo {
+    pub(super) fn new(
+        services: &ControlledServices,
+        path: &str,
+        headers: &HeaderMap,
+        caller: Caller,
+    ) -> Self {
+        let interceptor = services.interceptor.clone();
+        let position = RpcMethod::position(path);
+        let method = position.and_then(|position| RpcMethod::all().get(position));
+        let kind = match method {
+            Some(method) => match (method.path(), method.kind()) {
+                (WATCH, _) => CallKind::Watch,
+                (KEEP_ALIVE, _) => CallKind::KeepAlive,
+                ("/v3lockpb.Lock/Lock" | "/v3electionpb.Election/Campaign", _) => CallKind::Waiting,
+                (_, RpcKind::Unary) => CallKind::Unary,
+                _ => CallKind::ServerStream,
+            },
+            None => CallKind::Unary,
+        };
+        let user = (services.counted.services).user_of(headers, caller.certified.as_ref());
+        let work = interceptor.open.activity().start();
+        let time = interceptor.delays.now();
+        Self {
+            engine: services.engine.clone(),
+            node_shutdown: services.node_shutdown.clone(),
+            bytes_max: services.message_bytes_max,
+            method,
+            position,
+            kind,
+            connection: caller.connection,
+            client: caller.client,
+            user,
+            start: Instant::now(),
+            time,
+            interceptor,
+            state: Mutex::new(CallState {
+                work,
+                failure: None,
+                after: None,
+                rule: None,
+                keys: Vec::new(),
+                injected: VecDeque::new(),
+                request_task: None,
+                response_task: None,
+                unanswered: VecDeque::new(),
+                wants_progress: false,
+            }),
+        }
+    }
+
+    /// Returns the call as rules see it.
+    pub(super) fn for_rules<'a>(&'a self, keys: &'a [KeyRange]) -> Call<'a> {
+        Call {
+            method: self.position,
+            keys,
+            user: self.user.as_deref(),
+            client: self.client.as_deref(),
+            connection: self.connection.as_ref().map(|it| it.id()),
+            revision: self.engine.current_revision().0,
+            front: None,
+        }
+    }
+
+    /// Counts the call for automatic time again.
+    pub(super) fn resume(&self) {
+        self.state.lock().work.resume();
+    }
+
+    /// Does not count the call while it waits for the store, the clock or a command.
+    pub(super) fn park(&self) {
+        self.state.lock().work.park();
+    }
+
+    /// Sets the keys of the request, for the journal.
+    pub(super) fn set_keys(&self, keys: Vec<KeyRange>) {
+        self.state.lock().keys = keys;
+    }
+
+    /// Sets the rule that decided about the call, for the journal.
+    pub(super) fn set_rule(&self, rule: RuleId) {
+        self.state.lock().rule = Some(rule);
+    }
+
+    /// Ends the call with a status.
+    pub(super) fn fail(&self, status: Status) {
+        let task = {
+            let mut state = self.state.lock();
+            state.failure = Some(status);
+            state.response_task.clone()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    pub(super) fn take_failure(&self) -> Option<Status> {
+        self.state.lock().failure.take()
+    }
+
+    /// Replaces the answer of the call.
+    pub(super) fn replace_answer(&self, status: Status) {
+        self.state.lock().after = Some(status);
+    }
+
+    pub(super) fn take_replacement(&self) -> Option<Status> {
+        self.state.lock().after.take()
+    }
+
+    /// Sets the task that sends the response.
+    pub(super) fn register_response(&self, waker: &Waker) {
+        let mut state = self.state.lock();
+        if !(state.response_task.as_ref()).is_some_and(|task| task.will_wake(waker)) {
+            let previous = state.response_task.replace(waker.clone());
+            drop(state);
+            drop(previous);
+        }
+    }
+
+    /// Sets the task that reads the requests, and returns a request that was injected.
+    pub(super) fn poll_injected(&self, waker: &Waker) -> Option<Bytes> {
+        let mut state = self.state.lock();
+        let injected = state.injected.pop_front();
+        if injected.is_none() {
+            let previous = state.request_task.replace(waker.clone());
+            drop(state);
+            drop(previous);
+        }
+        injected
+    }
+
+    /// Sends a request to the services that no client has sent.
+    pub(super) fn inject(&self, message: Bytes) {
+        let task = {
+            let mut state = self.state.lock();
+            state.injected.push_back(message);
+            state.request_task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Adds a request on a stream that is now sent to the services.
+    pub(super) fn sent(&self, request: StreamRequest) {
+        self.state.lock().unanswered.push_back(request);
+    }
+
+    /// Takes the request that is answered now.
+    pub(super) fn answered(&self) -> Option<StreamRequest> {
+        self.state.lock().unanswered.pop_front()
+    }
+
+    pub(super) fn set_wants_progress(&self) {
+        self.state.lock().wants_progress = true;
+    }
+
+    pub(super) fn wants_progress(&self) -> bool {
+        self.state.lock().wants_progress
+    }
+
+    /// Returns a request on this stream.
+    pub(super) fn stream_request(
+        &self,
+        watch: Option<WatchRequestInfo>,
+        rule: Option<RuleId>,
+        after: Option<Status>,
+    ) -> StreamRequest {
+        StreamRequest {
+            watch,
+            start: Instant::now(),
+            time: self.interceptor.delays.now(),
+            rule,
+            after,
+        }
+    }
+
+    /// Returns a record of the call.
+    fn record(&self, event: Event) -> Record {
+        Record {
+            time: self.time,
+            event,
+            method: self
+                .method
+                .map_or("unknown", |it| it.path().trim_start_matches('/')),
+            client: self.client.clone(),
+            user: self.user.clone(),
+            connection: self.connection.as_ref().map(|it| it.id()),
+            duration: self.start.elapsed(),
+            ..Record::default()
+        }
+    }
+
+    /// Records the end of a call, or of a stream.
+    pub(super) fn record_end(&self, outcome: Option<Outcome>, revision: Option<i64>) {
+        let is_stream = !matches!(self.kind, CallKind::Unary | CallKind::Waiting);
+        let mut record = self.record(if is_stream {
+            Event::Ended
+        } else {
+            Event::Request
+        });
+        {
+            let state = self.state.lock();
+            record.set_keys(&state.keys);
+            record.rule = state.rule;
+        }
+        if is_stream {
+            record.time = self.interceptor.delays.now();
+        }
+        record.outcome = outcome;
+        record.revision = revision;
+        self.interceptor.journal.append(record);
+    }
+
+    /// Records the start of a stream.
+    pub(super) fn record_opened(&self) {
+        self.interceptor.journal.append(self.record(Event::Opened));
+    }
+
+    /// Records an answered request on the stream.
+    pub(super) fn record_request(
+        &self,
+        request: &StreamRequest,
+        outcome: Outcome,
+        revision: i64,
+        watch: Option<u64>,
+    ) {
+        let mut record = self.record(Event::Request);
+        record.time = request.time;
+        record.duration = request.start.elapsed();
+        record.rule = request.rule;
+        record.outcome = Some(outcome);
+        record.revision = Some(revision);
+        record.watch = watch;
+        if let Some(WatchRequestInfo::Create { range, .. }) = &request.watch {
+            record.set_keys(std::slice::from_ref(range));
+        }
+        self.interceptor.journal.append(record);
+    }
+
+    /// Records that a watch has sent everything up to a revision.
+    pub(super) fn record_progress(&self, watch: u64, revision: i64) {
+        let mut record = self.record(Event::Progress);
+        record.time = self.interceptor.delays.now();
+        record.watch = Some(watch);
+        record.revision = Some(revision);
+        let current = self.engine.current_revision().0;
+        record.lag = Some((current - revision).max(0));
+        self.interceptor.journal.append(record);
+    }
+}
+
+/// Returns the status that an action answers with, before the call is executed.
+pub(super) fn failure_of(action: &Action) -> Option<Status> {
+    match action {
+        Action::Error(failure) => Some(Status::new(failure.code, failure.text.clone())),
+        Action::Preset(preset) => Some(preset_error(*preset).to_status()),
+        _ => None,
+    }
+}
+
+/// Returns the outcome in a status.
+pub(super) fn outcome_of(status: &Status) -> Outcome {
+    Outcome {
+        code: status.code(),
+        text: status.message().to_owned(),
+    }
+}
+
+/// Returns the outcome of a success.
+pub(super) fn success() -> Outcome {
+    Outcome {
+        code: Code::Ok,
+        text: String::new(),
+    }
+}

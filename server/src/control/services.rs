@@ -1,0 +1,170 @@
+//! A gRPC call: the services between its request and its response.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use revstore_engine::Engine;
+use revstore_grpc::{ResponseFuture, Shutdown};
+use revstore_host::net::BoxError;
+use tower_service::Service;
+
+use super::{
+    Interceptor,
+    call::{CallInfo, CallKind},
+    controlled::Caller,
+    keep_alives::KeepAliveBody,
+    requests::ControlledRequest,
+    responses::{PlainBody, outcome_of_headers},
+    stage::StagedNode,
+    watch::WatchBody,
+};
+use crate::http::{CountedFuture, CountedResponse, CountedServices};
+
+/// The services of a node behind the faults, lists and journal of the server. Connections and the gateway use them.
+#[derive(Clone, Debug)]
+pub(crate) struct ControlledServices {
+    pub(super) counted: CountedServices,
+    pub(super) interceptor: Interceptor,
+    pub(super) engine: Engine,
+    pub(super) node_shutdown: Shutdown,
+    /// The maximum length of a message of a client.
+    pub(super) message_bytes_max: usize,
+    /// Of a call on a connection: the node, which is freed after the call, and the sender. Calls of the gateway belong to a
+    /// request on a connection.
+    on_connection: Option<(Arc<StagedNode>, Caller)>,
+}
+
+impl ControlledServices {
+    pub(crate) fn new(
+        counted: CountedServices,
+        interceptor: Interceptor,
+        engine: Engine,
+        node_shutdown: Shutdown,
+        message_bytes_max: usize,
+    ) -> Self {
+        Self {
+            counted,
+            interceptor,
+            engine,
+            node_shutdown,
+            message_bytes_max,
+            on_connection: None,
+        }
+    }
+
+    /// Returns the services for a call of a client on a connection.
+    pub(super) fn on_node(self, node: &Arc<StagedNode>, caller: Caller) -> Self {
+        Self {
+            on_connection: Some((node.clone(), caller)),
+            ..self
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for ControlledServices
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    type Response = Response<CountedResponse<tonic::body::Body>>;
+    type Error = Infallible;
+    type Future = CountedFuture<ControlledFuture>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (node, caller) = match self.on_connection.take() {
+            Some((node, caller)) => (Some(node), caller),
+            None => (None, Caller::of_gateway()),
+        };
+        let address = caller.address;
+        let call = CallInfo::new(self, request.uri().path(), request.headers(), caller);
+        let call = Arc::new(call);
+        self.counted.count_with(request, address, |request| {
+            let request = request.map(|body| ControlledRequest::new(body, call.clone()));
+            ControlledFuture {
+                response: Some(self.counted.services.clone().call(request)),
+                call: CallEnd(Some(call)),
+                node,
+            }
+        })
+    }
+}
+
+/// The future of a response.
+#[derive(Debug)]
+pub(crate) struct ControlledFuture {
+    /// `None` after the response.
+    response: Option<ResponseFuture>,
+    call: CallEnd,
+    node: Option<Arc<StagedNode>>,
+}
+
+/// A call without a response yet. Records a call whose client has gone.
+#[derive(Debug)]
+struct CallEnd(Option<Arc<CallInfo>>);
+
+impl Drop for CallEnd {
+    fn drop(&mut self) {
+        if let Some(call) = &self.0 {
+            call.record_end(None, None);
+        }
+    }
+}
+
+impl Future for ControlledFuture {
+    type Output = Result<Response<tonic::body::Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let future = &mut *self;
+        let (Some(response), Some(call)) = (&mut future.response, &future.call.0) else {
+            // The future was polled after it had completed.
+            return Poll::Pending;
+        };
+        call.register_response(context.waker());
+        call.resume();
+        let polled = Pin::new(response).poll(context);
+        let failure = call.take_failure();
+        let response = match (polled, failure) {
+            (_, Some(status)) => {
+                // What the call holds is released before the client gets the status.
+                future.response = None;
+                status.into_http()
+            }
+            (Poll::Ready(Ok(response)), None) => match call.take_replacement() {
+                Some(status) => status.into_http(),
+                None => response,
+            },
+            (Poll::Ready(Err(never)), None) => match never {},
+            (Poll::Pending, None) => {
+                if call.kind == CallKind::Waiting {
+                    call.park();
+                }
+                return Poll::Pending;
+            }
+        };
+        future.response = None;
+        let Some(call) = future.call.0.take() else {
+            return Poll::Pending;
+        };
+        let node = future.node.take();
+        let outcome = outcome_of_headers(response.headers());
+        let is_open = outcome.is_none();
+        Poll::Ready(Ok(response.map(|body| match call.kind {
+            CallKind::Watch if is_open => tonic::body::Body::new(WatchBody::new(body, call, node)),
+            CallKind::KeepAlive if is_open => {
+                tonic::body::Body::new(KeepAliveBody::new(body, call, node))
+            }
+            _ => tonic::body::Body::new(PlainBody::new(body, call, node, outcome)),
+        })))
+    }
+}

@@ -1,0 +1,206 @@
+//! A node on the ports of a server.
+
+use revstore_grpc::{Services, Shutdown};
+use revstore_host::net::{ClientIdentity, HttpOptions, Listener, TlsAcceptor};
+use tokio::task::JoinSet;
+use tracing::{error, info};
+
+use super::{Blueprint, PortKind, Sockets, identity, sockets::log_addresses};
+use crate::{
+    config::Config,
+    control::{Controlled, Interceptor, Stage},
+    http::Dispatch,
+    persist::{Journal, Store},
+};
+
+/// A node on bound sockets, or with control the stage of replaceable nodes.
+#[derive(Debug)]
+pub(crate) struct ServingNode {
+    ports: Vec<Port>,
+    /// Without control.
+    services: Option<Services>,
+    journal: Option<Journal>,
+    shutdown: Shutdown,
+    /// With control.
+    stage: Option<Stage>,
+}
+
+/// A listener with the service of its connections.
+#[derive(Debug)]
+struct Port {
+    listener: Listener,
+    options: HttpOptions,
+    tls: Option<TlsAcceptor>,
+    service: PortService,
+}
+
+/// The service of a port.
+#[derive(Debug)]
+enum PortService {
+    /// Without control.
+    Fixed(Dispatch),
+    Controlled(Controlled),
+}
+
+impl PortService {
+    /// Returns the service of a connection with this client.
+    fn for_client(&self, client: ClientIdentity) -> Dispatch {
+        match self {
+            Self::Fixed(dispatch) => dispatch.for_client(client),
+            Self::Controlled(controlled) => controlled.for_client(client),
+        }
+    }
+}
+
+impl ServingNode {
+    /// Builds the services. Must run in the runtime that serves the node. With an interceptor, the node is on a
+    /// [`Stage`].
+    pub(crate) fn new(
+        config: &Config,
+        sockets: Sockets,
+        store: &Store,
+        interceptor: Option<Interceptor>,
+    ) -> Self {
+        let identity = store.keep_ids(identity(config));
+        let blueprint = Blueprint::new(config, identity, sockets.auth.clone(), interceptor);
+        let journal = store.journal.as_ref();
+        let node = blueprint.build(store.engine.clone(), journal, |services| match journal {
+            Some(_) => services,
+            None => services.state(store.state.clone()),
+        });
+        log_addresses(&sockets);
+        let services = node.grpc.services.clone();
+        let node_shutdown = node.shutdown.clone();
+        let journal = store.journal.as_ref().map(|(persist, _)| Journal {
+            persist: persist.clone(),
+            services: services.clone(),
+        });
+        let (ports, stage, shutdown) = if let Some(interceptor) = blueprint.interceptor().cloned() {
+            let shutdown = Shutdown::new();
+            let stage = Stage::new(blueprint, interceptor, node, shutdown.clone());
+            let service = |kind, is_tls| {
+                PortService::Controlled(Controlled::new(stage.clone(), kind, is_tls))
+            };
+            let ports = ports(config, sockets, service);
+            let ports = ports.into_iter().map(|port| Port {
+                listener: port.listener.gate(stage.gate()),
+                ..port
+            });
+            (ports.collect(), Some(stage), shutdown)
+        } else {
+            let service = |kind, is_tls| {
+                let (grpc, http) = node.of_port(kind, is_tls);
+                PortService::Fixed(Dispatch::new(grpc.cloned(), http.cloned()))
+            };
+            (ports(config, sockets, service), None, node_shutdown)
+        };
+        Self {
+            ports,
+            // A stage frees the services of nodes that were replaced.
+            services: stage.is_none().then_some(services),
+            journal,
+            shutdown,
+            stage,
+        }
+    }
+
+    /// Returns the signal that stops the node.
+    pub(crate) fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Returns the journal, to close it in the end.
+    pub(crate) fn journal(&self) -> Option<Journal> {
+        self.journal.clone()
+    }
+
+    /// Returns the stage of a server with control.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        self.stage.clone()
+    }
+
+    /// Serves until the shutdown signal, and calls `on_ready` when it serves. After it, waits until the last connection has ended or
+    /// [`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD) has passed. Each port drops a clone of `open` when
+    /// it is closed.
+    pub(crate) async fn serve<T: Clone + Send + 'static>(self, open: T, on_ready: impl FnOnce()) {
+        if let Some(journal) = &self.journal {
+            // DM-12: no client sees a term that a crash could repeat. While the disk fails, the node starts anyway.
+            let _ = journal.persist.sync().await;
+        }
+        // Aborted when this returns.
+        let mut background = JoinSet::new();
+        if let Some(stage) = &self.stage {
+            background.spawn(stage.clone().run());
+        }
+        let log = self
+            .services
+            .as_ref()
+            .and_then(Services::log_auto_compactions);
+        if let Some(log) = log {
+            background.spawn(log);
+        }
+        let mut serving = JoinSet::new();
+        for port in self.ports {
+            let (shutdown, open) = (self.shutdown.clone(), open.clone());
+            serving.spawn(port.listener.serve(
+                port.options,
+                port.tls,
+                move |client| port.service.for_client(client),
+                move || shutdown.begun(),
+                move || drop(open),
+            ));
+        }
+        drop(open);
+        // FL-13: test harnesses wait for this line. Connections are queued from the binding of the sockets
+        // on, and are served from this line on.
+        info!("ready to serve client requests");
+        on_ready();
+        while let Some(served) = serving.join_next().await {
+            match served {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => error!(%error, "cannot serve a port"),
+                Err(error) => error!(%error, "the task of a listener failed"),
+            }
+        }
+    }
+}
+
+/// Returns each listener with the service of its connections, which `service` makes for a kind of port without or with
+/// TLS.
+fn ports(
+    config: &Config,
+    sockets: Sockets,
+    service: impl Fn(PortKind, bool) -> PortService,
+) -> Vec<Port> {
+    let options = HttpOptions::new()
+        .max_concurrent_streams(config.max_concurrent_streams)
+        .keepalive(config.keepalive);
+    let has_http = !config.has_separate_http();
+    // Each kind with its certificate. `Config` guarantees a certificate if a URL of the kind requires TLS.
+    let tls = sockets.tls;
+    let kinds = [
+        (sockets.clients, PortKind::Client { has_http }, &tls),
+        (sockets.client_http, PortKind::ClientHttp, &tls),
+        (sockets.metrics, PortKind::Metrics, &tls),
+        (sockets.peers, PortKind::Peer, &sockets.peer_tls),
+    ];
+    let mut ports = Vec::new();
+    for (listeners, kind, tls) in kinds {
+        let options = options.endpoint(kind.endpoint());
+        let options = if kind.is_only_grpc() {
+            // HT-13.
+            options.http2_only()
+        } else {
+            options
+        };
+        for listener in listeners {
+            ports.push(Port {
+                options,
+                tls: tls.clone(),
+                service: service(kind, listener.is_tls()),
+                listener,
+            });
+        }
+    }
+    ports
+}
