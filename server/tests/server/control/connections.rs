@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use revstore_control::fault::{Action, Trigger};
+use revstore_control::fault::{Action, Selector, Trigger};
 use revstore_host::net::GRACE_PERIOD;
 use tonic::transport::Endpoint;
 
@@ -52,7 +52,7 @@ async fn connections_are_refused_while_there_is_a_rule() {
     let open = endpoint.connect().await.unwrap();
     // The connection is accepted.
     put(open.clone(), "a").await.unwrap();
-    let rule = controlled.add(Default::default(), Trigger::Always, Action::Refuse);
+    let rule = controlled.add(Selector::default(), Trigger::Always, Action::Refuse);
     let refused = endpoint.connect().await;
     let failed = match refused {
         // The system had accepted the connection before the server reset it.

@@ -2,7 +2,10 @@
 
 use std::{future::Future, time::Duration};
 
-use revstore_control::fault::{Action, KeySelector, Preset, Selector, Trigger};
+use revstore_control::{
+    fault::{Action, KeySelector, Preset, Selector, Trigger},
+    journal::Filter,
+};
 use revstore_proto::etcdserverpb::{
     LeaseGrantRequest, LeaseKeepAliveRequest, PutRequest, RequestOp, TxnRequest,
     kv_client::KvClient, lease_client::LeaseClient, request_op::Request,
@@ -280,11 +283,7 @@ fn faults_apply_to_the_gateway() {
     std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
     assert!(answer.contains("etcdserver: too many requests"), "{answer}");
-    let record = &controlled
-        .inner
-        .journal
-        .read(&Default::default(), 0)
-        .records[0];
+    let record = &controlled.inner.journal.read(&Filter::default(), 0).records[0];
     assert_eq!(record.method, "etcdserverpb.KV/Range");
     assert!(record.connection.is_some());
     let health = std::net::TcpStream::connect(address).unwrap();

@@ -78,11 +78,11 @@ fn revisions(engine: &Engine, prefix: &str, from: i64, to: i64) -> Vec<i64> {
         .collect()
 }
 
-async fn run(seed: u64) {
+async fn run(number: u64) {
     let controlled = Controlled::start();
     let engine = controlled.server.engine();
     let channel = controlled.connect().await;
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(number);
     let mut stream = WatchClientStream::open(channel.clone()).await;
     let mut seen = Seen::default();
     let prefixes = ["a/", "b/", "c/"];
