@@ -1,5 +1,8 @@
 //! Snapshots in etcd's format. Those of a real etcd are imported in `tests/tests/import.rs`.
 
+use std::io::Read;
+
+use flate2::read::GzDecoder;
 use revstore_engine::{Engine, KeyRange, Range, Revision};
 use revstore_grpc::{Damage, Image, ImageError, Services};
 use revstore_proto::etcdserverpb::auth_client::AuthClient;
@@ -286,6 +289,56 @@ fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Snapshots that `etcdctl snapshot save` of other versions of etcd has written. Each store has 60 puts of
+/// `key/0` to `key/16`, a deletion of those from `key/1` on, `big`, `leased`, a deletion of `key/3` and a put of
+/// it, and was compacted at revision 30. `etcdutl snapshot restore --bump-revision 1000 --mark-compacted` of etcd 3.6
+/// has raised the last one, which got one more put.
+#[tokio::test]
+async fn snapshots_of_other_versions_of_etcd_are_imported() {
+    for (file, compacted, current, versions) in [
+        (&include_bytes!("files/etcd-3.4.db.gz")[..], 30, 66, 60),
+        (include_bytes!("files/etcd-3.6.db.gz"), 30, 66, 60),
+        (
+            include_bytes!("files/etcd-3.6-bumped.db.gz"),
+            1_066,
+            1_067,
+            12,
+        ),
+    ] {
+        let mut snapshot = Vec::new();
+        GzDecoder::new(file).read_to_end(&mut snapshot).unwrap();
+        let image = import(&snapshot).unwrap();
+        let engine = &image.engine;
+        assert_eq!(engine.compacted_revision(), Some(Revision(compacted)));
+        assert_eq!(engine.current_revision(), Revision(current));
+        let history = engine.full_history(None).unwrap();
+        assert_eq!(history.versions.len(), versions);
+        let again = engine.get("key/3").unwrap();
+        assert_eq!((again.value(), again.version()), (&b"again"[..], 1));
+        assert_eq!(again.mod_revision(), Revision(66));
+        assert!(engine.get("key/12").is_none());
+        assert_eq!(engine.get("big").unwrap().value().len(), 20_000);
+        let [lease] = engine.leases()[..] else {
+            panic!()
+        };
+        let lease = engine.lease(lease, true).unwrap();
+        assert_eq!(
+            (lease.granted_ttl.as_secs(), &lease.keys[..]),
+            (100_000, &["leased".into()][..])
+        );
+        let at = engine.get_at("key/5", Revision(compacted)).unwrap();
+        assert_eq!(at.unwrap().version(), if compacted == 30 { 2 } else { 4 });
+        let services = Services::builder(image.engine).state(image.state).build();
+        let root = AuthenticateRequest {
+            name: "root".into(),
+            password: "r".into(),
+        };
+        let mut auth = AuthClient::new(services.clone());
+        auth.authenticate(root).await.unwrap();
+        assert_eq!(services.auth_revision(), 8);
+    }
 }
 
 #[test]
