@@ -112,3 +112,64 @@ async fn a_black_hole_with_many_streams_does_not_delay_the_end_of_the_server() {
     assert!(lost.await.unwrap().is_err());
     until(|| open.watch_count() == 0 && open.connections().is_empty()).await;
 }
+
+#[test]
+fn a_connection_with_tls_is_reset_during_its_handshake() {
+    use std::io::Read;
+
+    let tls = revstore::TlsOptions::new(revstore::Certificate::SelfSigned { validity_years: 1 });
+    let server = revstore::Server::builder().tls(tls).intercepted();
+    let server = server.start().unwrap();
+    let open = server.interception().unwrap().open;
+    let mut client = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
+    let deadline = Instant::now() + crate::support::WAIT_TIMEOUT;
+    let connection = loop {
+        if let Some(connection) = open.all_connections().pop() {
+            break connection;
+        }
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    };
+    connection.commands().reset();
+    let error = client.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn faults_apply_to_unix_sockets() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let url = revstore::EndpointUrl::parse(&format!("unix://{}", path.display())).unwrap();
+    let server = revstore::Server::builder()
+        .listen([revstore::ListenUrl::try_from(url).unwrap()])
+        .intercepted();
+    let server = server.start().unwrap();
+    let inner = server.interception().unwrap();
+    let rule = revstore_control::fault::Rule {
+        selector: method("Range"),
+        trigger: Trigger::Next(1),
+        action: Action::Reset,
+    };
+    inner.rules.add(rule).unwrap();
+    let request =
+        "POST /v3/kv/range HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"key\":\"YQ==\"}";
+    for is_reset in [true, false] {
+        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = [0; 15];
+        let read = stream.read_exact(&mut answer).await;
+        assert_eq!(read.is_err(), is_reset);
+        if !is_reset {
+            assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        }
+    }
+    assert!(
+        inner
+            .open
+            .connections()
+            .iter()
+            .all(|it| it.address.is_none())
+    );
+}

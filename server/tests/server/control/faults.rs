@@ -333,3 +333,53 @@ async fn bounded<T>(future: impl Future<Output = T>) -> T {
         .await
         .expect("an answer in time")
 }
+
+#[tokio::test]
+async fn a_rule_selects_the_user_of_a_token() {
+    use revstore_proto::etcdserverpb::{
+        AuthEnableRequest, AuthUserAddRequest, AuthUserGrantRoleRequest, AuthenticateRequest,
+        auth_client::AuthClient,
+    };
+
+    let controlled = Controlled::start();
+    let channel = controlled.connect().await;
+    let mut auth = AuthClient::new(channel.clone());
+    for name in ["root", "other"] {
+        let user = AuthUserAddRequest {
+            name: name.to_owned(),
+            password: "p".to_owned(),
+            ..AuthUserAddRequest::default()
+        };
+        auth.user_add(user).await.unwrap();
+        let grant = AuthUserGrantRoleRequest {
+            user: name.to_owned(),
+            role: "root".to_owned(),
+        };
+        auth.user_grant_role(grant).await.unwrap();
+    }
+    auth.auth_enable(AuthEnableRequest {}).await.unwrap();
+    let selector = Selector {
+        user: Some("other".to_owned()),
+        ..Selector::default()
+    };
+    let rule = controlled.add(
+        selector,
+        Trigger::Always,
+        Action::Preset(Preset::AuthRevision),
+    );
+    for (name, fails) in [("root", false), ("other", true)] {
+        let request = AuthenticateRequest {
+            name: name.to_owned(),
+            password: "p".to_owned(),
+        };
+        let token = auth.authenticate(request).await.unwrap().into_inner().token;
+        let mut put = tonic::Request::new(PutRequest {
+            key: "a".into(),
+            ..PutRequest::default()
+        });
+        put.metadata_mut().insert("token", token.parse().unwrap());
+        let result = KvClient::new(channel.clone()).put(put).await;
+        assert_eq!(result.is_err(), fails, "{name}");
+    }
+    assert_eq!(controlled.fired(rule), 1);
+}
