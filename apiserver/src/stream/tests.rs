@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::decode::to_yaml;
+use crate::http::Body;
 
 /// Returns a list in JSON with its items at the end, as the cache writes it.
 fn text(list: &Value) -> String {
@@ -171,4 +172,36 @@ async fn a_list_is_made_while_it_is_read() {
     assert!(made <= 1_000 + 2 * SIZE_MIN / PIECE_BYTES, "{made}");
     let error: Pieces = Box::new([Err(RequestError::Stopped)].into_iter());
     assert!(workers.body(error, usize::MAX, true).await.is_err());
+}
+
+#[test]
+fn a_page_is_made_without_another_thread() {
+    // There is no runtime, and so no pool of threads.
+    let read = |body: Body| pollster::block_on(read_async(body));
+    let pieces = |count: usize| -> Pieces {
+        let piece = Bytes::from(vec![b'x'; PIECE_BYTES]);
+        Box::new(std::iter::repeat_n(Ok(piece), count))
+    };
+    let workers = Workers::new();
+    for count in [1, 20, 31] {
+        let body = pollster::block_on(workers.body(pieces(count), 500, false));
+        assert_eq!(read(body.unwrap().0), count * PIECE_BYTES);
+    }
+    // The rest of a larger one needs a thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let body = runtime
+        .block_on(workers.body(pieces(100), 500, false))
+        .unwrap()
+        .0;
+    assert_eq!(runtime.block_on(read_async(body)), 100 * PIECE_BYTES);
+}
+
+async fn read_async(mut body: Body) -> usize {
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        bytes += frame.unwrap().into_data().unwrap().len();
+    }
+    bytes
 }

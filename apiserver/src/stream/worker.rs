@@ -22,8 +22,12 @@ const JOB_TIME: Duration = Duration::from_millis(2);
 /// The number of objects up to which the beginning of a list is made at once.
 const LIGHT_OBJECTS_MAX: usize = 500;
 
+/// The number of bytes of such a list, or of a page, that are made without another thread, to which each job costs several
+/// times as much as its work. The rest, and all that is compressed, is made by the threads.
+const LIGHT_BYTES_MAX: usize = 1 << 20;
+
 /// Makes pieces of lists on threads of the blocking pool, on half as many as there are processors. The jobs of all lists
-/// take turns.
+/// take turns. The connection itself makes the beginning of a small list.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers(Arc<Semaphore>);
 
@@ -85,11 +89,13 @@ impl Workers {
                 } else {
                     all
                 };
+                let is_light = objects <= LIGHT_OBJECTS_MAX && !is_compressed;
                 let chunks = WorkedChunks {
                     workers: self.clone(),
                     ready: VecDeque::new(),
                     rest: Some(rest),
                     job: None,
+                    light_bytes: if is_light { LIGHT_BYTES_MAX } else { 0 },
                 };
                 Ok((Body::chunks(chunks), is_compressed))
             }
@@ -141,6 +147,8 @@ struct WorkedChunks {
     ready: VecDeque<Result<Bytes, RequestError>>,
     rest: Option<Pieces>,
     job: Option<Job>,
+    /// The number of bytes that are still made without a job.
+    light_bytes: usize,
 }
 
 impl Chunks for WorkedChunks {
@@ -154,6 +162,14 @@ impl Chunks for WorkedChunks {
                 return Poll::Ready(Some(piece));
             }
             if let Some(rest) = this.rest.take() {
+                if this.light_bytes > 0 {
+                    let made = make(rest);
+                    let size: usize = made.ready.iter().flatten().map(Bytes::len).sum();
+                    // A job that runs out of time counts, too.
+                    this.light_bytes = this.light_bytes.saturating_sub(size.max(JOB_BYTES));
+                    (this.ready, this.rest) = (made.ready, made.rest);
+                    continue;
+                }
                 this.job = Some(Box::pin(this.workers.clone().run(rest)));
             }
             let Some(job) = &mut this.job else {
