@@ -9,6 +9,7 @@
 //! | `control.rs` | [`Control`], the handle with all operations |
 //! | `wait.rs` | waiting for a state of the store |
 //! | `service/` | the gRPC service, its JSON form, and who may use them |
+//! | `ctl/` | the command line `revstore ctl` |
 //! | `error.rs` | the errors |
 //! | `fault/` | rules, and which of them fires for a call |
 //! | `journal/` | the last requests, and what happened to streams |
@@ -18,6 +19,7 @@
 pub mod call;
 pub mod clock;
 mod control;
+pub mod ctl;
 mod error;
 pub mod fault;
 pub mod journal;

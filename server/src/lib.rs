@@ -20,7 +20,7 @@ mod systemd;
 mod version;
 
 pub use config::{
-    AllowList, AuthConfig, AuthToken, Cluster, Config, Invocation, JwtOptions, parse,
+    AllowList, AuthConfig, AuthToken, Cluster, Config, ControlConfig, Invocation, JwtOptions, parse,
 };
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;

@@ -16,7 +16,9 @@ use revstore_host::{
 };
 use revstore_persist::{Fsync, Options as PersistOptions};
 
-use super::{AuthConfig, AuthToken, Cluster, Config, auto_compaction, flags, log_rotation, tls};
+use super::{
+    AuthConfig, AuthToken, Cluster, Config, auto_compaction, control, flags, log_rotation, tls,
+};
 
 /// The limit that `--quota-backend-bytes=0` means.
 const DEFAULT_QUOTA_BYTES: u64 = 2 << 30;
@@ -127,6 +129,7 @@ impl Config {
             listen_client_http_urls,
             listen_peer_urls,
             listen_metrics_urls,
+            control: control::control(values)?,
             advertise_client_urls,
             advertise_peer_urls,
             start_revision,

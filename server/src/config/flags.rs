@@ -67,6 +67,21 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
     configure: Config::from_values,
 };
 
+/// A single URL, or none.
+#[derive(PartialEq)]
+pub(super) struct OneUrl(pub(super) Option<EndpointUrl>);
+
+impl FlagValue for OneUrl {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "" => Ok(Self(None)),
+            text => Ok(Self(Some(EndpointUrl::parse(text)?))),
+        }
+    }
+}
+
 /// A flag that etcd 3.5 ignores with a warning. Any text is a value, and none is needed.
 #[derive(PartialEq)]
 struct Obsolete(String);
@@ -262,6 +277,21 @@ revstore_host::flags! {
         COMPACTION_INTERVAL: GoDuration = "auto-compaction-interval", "5m",
             "The interval of compactions in the modes 'revision' and 'size'. In etcd it is always \
              5m.";
+    }
+
+    "Control by tests (revstore only)" {
+        CONTROL_LISTEN_URL: OneUrl = "control-listen-url", "",
+            "The URL to listen on for 'revstore ctl' and other clients of control, such as http://127.0.0.1:2378. By \
+             default the server has no control.";
+        CONTROL_ALLOW_REMOTE: bool = "control-allow-remote", "false",
+            "Let --control-listen-url be an address beyond the loopback interface. Requires --control-token-file.";
+        CONTROL_TOKEN_FILE: Option<PathBuf> = "control-token-file", "",
+            "A file with a token that requests of control must have. It may change while the server runs.";
+        CONTROL_CLOCK: String = "control-clock", "system",
+            "The mode of the clock at the start: 'system', 'manual' or 'auto'.",
+            suggestions: &["system", "manual", "auto"];
+        AUTO_ADVANCE_IDLE: GoDuration = "auto-advance-idle", "5ms",
+            "The time without any activity after which a clock in the mode 'auto' jumps to the next due time.";
     }
 
     "Without effect in this server" {

@@ -9,6 +9,7 @@ mod allow_list;
 mod auth_token;
 mod auto_compaction;
 mod checks;
+mod control;
 mod feature_gates;
 mod flags;
 mod log_rotation;
@@ -29,6 +30,7 @@ use crate::identity;
 
 pub use allow_list::AllowList;
 pub use auth_token::{AuthToken, JwtOptions};
+pub use control::ControlConfig;
 
 /// The task that a command line and its environment give to the process.
 pub type Invocation = config::Invocation<Config>;
@@ -159,6 +161,8 @@ pub struct Config {
     /// [`Image::import`](revstore_grpc::Image::import) reads them. [`start_revision`](Self::start_revision) then has no
     /// effect, and there is no [`persist`](Self::persist).
     pub import: Option<PathBuf>,
+    /// The options of control by tests; `None` for none.
+    pub control: Option<ControlConfig>,
 }
 
 /// The cluster that the flags describe. It determines the cluster id; this server runs alone.

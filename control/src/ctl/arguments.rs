@@ -1,0 +1,266 @@
+//! The verbs: their arguments, and the request that each sends.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::output::Output;
+
+/// Control a running revstore: its time, its faults, its store and its history.
+#[derive(Debug, Parser)]
+#[command(
+    name = "revstore ctl",
+    bin_name = "revstore ctl",
+    after_help = "The server listens for control with --control-listen-url URL. Durations are written as in Go: \
+                  90s, 1m30s, 500ms.\nExit status: 0, 1 if the request was refused, 2 for wrong usage."
+)]
+pub(super) struct Arguments {
+    /// The URL of the port of control [variable: `REVSTORE_CONTROL`].
+    #[arg(long, global = true)]
+    pub(super) url: Option<String>,
+    /// A file with the token that the server requires.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// The form of the output; json is one object on each line.
+    #[arg(short, long, global = true, value_enum, default_value = "table")]
+    pub(super) write_out: Format,
+    #[command(subcommand)]
+    pub(super) verb: Verb,
+}
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Columns for people.
+    Table,
+    /// One JSON object on each line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Verb {
+    /// Change the mode of the clock, advance it, or list what is due.
+    #[command(subcommand)]
+    Clock(Clock),
+    /// Compact the store.
+    #[command(subcommand)]
+    Store(Store),
+    /// List the leases, those that expire first in front.
+    Leases,
+    /// End a lease now, as if its time had passed.
+    Expire {
+        /// The id, in hexadecimal as etcdctl writes it.
+        lease: String,
+    },
+    /// Raise or clear an alarm.
+    Alarm {
+        /// What to do.
+        #[arg(value_parser = ["raise", "clear"])]
+        action: String,
+        /// The alarm.
+        #[arg(value_parser = ["nospace", "corrupt"], ignore_case = true)]
+        name: String,
+    },
+    /// Wait until the store has a revision or a key.
+    Wait(Wait),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Clock {
+    /// Let time pass only by advance.
+    Manual,
+    /// Let time pass as that of the system.
+    System,
+    /// Let time jump to the next due time whenever nothing happens.
+    Auto,
+    /// Move the time forward, and do the work that becomes due.
+    Advance {
+        /// The duration, such as 90s.
+        #[arg(required_unless_present = "to_next")]
+        by: Option<String>,
+        /// Advance to the next due time.
+        #[arg(long, conflicts_with = "by")]
+        to_next: bool,
+    },
+    /// List the work that is due later.
+    Pending,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Store {
+    /// Compact at a revision, by default the current one.
+    Compact {
+        /// The revision.
+        #[arg(value_parser = clap::value_parser!(i64).range(1..))]
+        revision: Option<i64>,
+    },
+}
+
+#[derive(Debug, Args)]
+#[group(id = "condition", required = true, multiple = false, args = ["revision", "key"])]
+pub(super) struct Wait {
+    /// Wait for this revision or a later one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    revision: Option<i64>,
+    /// Wait until this key is live.
+    #[arg(long, value_name = "K")]
+    key: Option<String>,
+    /// Fail after this time.
+    #[arg(long, value_name = "5s")]
+    timeout: Option<String>,
+}
+
+/// A request, and the form of its response.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) method: &'static str,
+    pub(super) body: Value,
+    pub(super) output: Output,
+}
+
+/// The fields of the response of the clock.
+const CLOCK: Output = Output::Fields(&["mode", "now"]);
+
+impl Verb {
+    /// Returns the request of the verb.
+    pub(super) fn call(self) -> Call {
+        let (method, body, output) = match self {
+            Self::Clock(clock) => clock.call(),
+            Self::Store(Store::Compact { revision }) => (
+                "StoreCompact",
+                json!({"revision": revision.unwrap_or(0)}),
+                Output::Fields(&["compacted", "revision"]),
+            ),
+            Self::Leases => (
+                "Leases",
+                json!({}),
+                Output::Rows("leases", &["id", "ttl", "remaining", "keys"]),
+            ),
+            Self::Expire { lease } => (
+                "Expire",
+                json!({"id": lease}),
+                Output::Fields(&["id", "revision"]),
+            ),
+            Self::Alarm { action, name } => (
+                "Alarm",
+                json!({"action": action, "name": name}),
+                Output::Fields(&["raised"]),
+            ),
+            Self::Wait(wait) => {
+                let mut body = json!({"timeout": wait.timeout.unwrap_or_default()});
+                if let Some(revision) = wait.revision {
+                    body["min_revision"] = revision.into();
+                }
+                if let Some(key) = wait.key {
+                    body["key"] = STANDARD.encode(key).into();
+                }
+                ("Wait", body, Output::Fields(&["revision", "time"]))
+            }
+        };
+        Call {
+            method,
+            body,
+            output,
+        }
+    }
+}
+
+impl Clock {
+    fn call(self) -> (&'static str, Value, Output) {
+        let set = |mode: &str| ("ClockSet", json!({"mode": mode}), CLOCK);
+        match self {
+            Self::Manual => set("manual"),
+            Self::System => set("system"),
+            Self::Auto => set("auto"),
+            Self::Advance { by, to_next } => {
+                let body = json!({"by": by.unwrap_or_default(), "to_next": to_next});
+                ("ClockAdvance", body, CLOCK)
+            }
+            Self::Pending => (
+                "ClockPending",
+                json!({}),
+                Output::Rows("pending", &["kind", "id", "due"]),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Returns the request of a command line, as a text.
+    fn call(line: &str) -> Option<String> {
+        let arguments = ["revstore ctl"].into_iter().chain(line.split(' '));
+        let arguments = Arguments::try_parse_from(arguments).ok()?;
+        let call = arguments.verb.call();
+        Some(format!("{} {}", call.method, call.body))
+    }
+
+    #[test]
+    fn verbs_send_their_requests() {
+        let cases = [
+            ("clock manual", r#"ClockSet {"mode":"manual"}"#),
+            (
+                "clock advance 90s",
+                r#"ClockAdvance {"by":"90s","to_next":false}"#,
+            ),
+            (
+                "clock advance --to-next",
+                r#"ClockAdvance {"by":"","to_next":true}"#,
+            ),
+            ("-w json clock pending", "ClockPending {}"),
+            ("clock pending -w json --url http://a:1", "ClockPending {}"),
+            ("store compact", r#"StoreCompact {"revision":0}"#),
+            ("store compact 7", r#"StoreCompact {"revision":7}"#),
+            ("expire 1f", r#"Expire {"id":"1f"}"#),
+            (
+                "alarm raise nospace",
+                r#"Alarm {"action":"raise","name":"nospace"}"#,
+            ),
+            (
+                "wait --revision 7",
+                r#"Wait {"min_revision":7,"timeout":""}"#,
+            ),
+            (
+                "wait --key k --timeout 5s",
+                r#"Wait {"key":"aw==","timeout":"5s"}"#,
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(call(line).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_without_sense_are_refused() {
+        for line in [
+            "clock",
+            "clock fast",
+            "clock advance",
+            "clock advance 1s --to-next",
+            "store compact x",
+            "store compact 0",
+            "expire",
+            "alarm ring nospace",
+            "alarm raise fire",
+            "wait",
+            "wait --revision 1 --key k",
+            "wait --timeout 1s",
+            "-w yaml clock pending",
+            "nothing",
+        ] {
+            assert_eq!(call(line), None, "{line}");
+        }
+    }
+}

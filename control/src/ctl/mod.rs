@@ -1,0 +1,84 @@
+//! The command line `revstore ctl`: a client of the service of control, over its JSON form.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `arguments.rs` | **the verbs**: their arguments, and the request that each sends |
+//! | `client.rs` | one request over HTTP/1.1 |
+//! | `output.rs` | responses as JSON lines and as tables |
+
+mod arguments;
+mod client;
+mod output;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser;
+
+use self::arguments::{Arguments, Format};
+use self::client::Client;
+
+/// The variable with the URL of the port of control.
+pub const URL_VARIABLE: &str = "REVSTORE_CONTROL";
+
+/// The exit status of a request that was refused, or could not be sent.
+const REFUSED: u8 = 1;
+/// The exit status of arguments without sense.
+const USAGE: u8 = 2;
+
+/// Runs `revstore ctl` with the arguments after these words, and with the value of [`URL_VARIABLE`]. Writes to standard
+/// output and standard error, and returns the exit status: 0, 1 if the request was refused, with one line on standard
+/// error, or 2 for arguments without sense.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, url: Option<&str>) -> u8 {
+    let name = OsString::from("revstore ctl");
+    let arguments = match Arguments::try_parse_from(std::iter::once(name).chain(arguments)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help is an error for clap, too, with the exit status 0.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(USAGE);
+        }
+    };
+    let Some(url) = arguments
+        .url
+        .as_deref()
+        .or(url)
+        .filter(|url| !url.is_empty())
+    else {
+        report(&format!(
+            "the URL of the port of control is missing: use --url or the variable {URL_VARIABLE}"
+        ));
+        return USAGE;
+    };
+    let call = arguments.verb.call();
+    let client = match Client::new(url, arguments.token_file.as_deref()) {
+        Ok(client) => client,
+        Err(message) => {
+            report(&message);
+            return USAGE;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build();
+    let mut out = io::stdout().lock();
+    let sent = runtime
+        .map_err(|error| format!("cannot start: {error}"))
+        .and_then(|runtime| {
+            let is_json = arguments.write_out == Format::Json;
+            let print = |line: &[u8]| output::print(&mut out, &call.output, is_json, line);
+            runtime.block_on(client.send(call.method, &call.body, print))
+        });
+    match sent {
+        Ok(()) => 0,
+        Err(message) => {
+            report(&message);
+            REFUSED
+        }
+    }
+}
+
+/// Writes one line to standard error.
+fn report(message: &str) {
+    let line: Vec<_> = message.split_whitespace().collect();
+    let _ = writeln!(io::stderr().lock(), "revstore ctl: {}", line.join(" "));
+}

@@ -1,0 +1,133 @@
+//! Responses as JSON lines and as tables.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The form of a response.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// One object; a table has these fields.
+    Fields(&'static [&'static str]),
+    /// A list in the field with this name; a table has these columns.
+    Rows(&'static str, &'static [&'static str]),
+}
+
+/// Writes an object of a response.
+pub(super) fn print(
+    out: &mut impl Write,
+    output: &Output,
+    is_json: bool,
+    line: &[u8],
+) -> io::Result<()> {
+    match output {
+        Output::Fields(_) if is_json => {
+            out.write_all(line)?;
+            out.write_all(b"\n")?;
+        }
+        Output::Fields(fields) => {
+            let object: Value = serde_json::from_slice(line)?;
+            let width = fields.iter().map(|field| field.len()).max().unwrap_or(0);
+            for field in *fields {
+                writeln!(out, "{field:width$}  {}", text(&object[field]))?;
+            }
+        }
+        Output::Rows(list, columns) => {
+            let object: BTreeMap<&str, &RawValue> = serde_json::from_slice(line)?;
+            let rows: Vec<&RawValue> = match object.get(list) {
+                Some(rows) => serde_json::from_str(rows.get())?,
+                None => Vec::new(),
+            };
+            if is_json {
+                for row in &rows {
+                    writeln!(out, "{}", row.get())?;
+                }
+            } else {
+                table(out, columns, &rows)?;
+            }
+            let more = object.get("more").map_or("0", |more| more.get());
+            if more != "0" {
+                writeln!(io::stderr().lock(), "{more} more are not listed")?;
+            }
+        }
+    }
+    out.flush()
+}
+
+fn table(out: &mut impl Write, columns: &[&str], rows: &[&RawValue]) -> io::Result<()> {
+    let header = columns.iter().map(|column| column.to_uppercase()).collect();
+    let mut cells: Vec<Vec<String>> = vec![header];
+    for row in rows {
+        let row: Value = serde_json::from_str(row.get())?;
+        cells.push(columns.iter().map(|column| text(&row[*column])).collect());
+    }
+    let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<_> = (0..columns.len())
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
+    for row in &cells {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// Returns a value for people. Control characters are escaped, so that they do not reach the terminal.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => {
+            let shown = |c: char| {
+                if c.is_control() {
+                    c.escape_default().collect()
+                } else {
+                    String::from(c)
+                }
+            };
+            text.chars().map(shown).collect()
+        }
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(output: &Output, is_json: bool, line: &str, expected: &str) {
+        let mut out = Vec::new();
+        print(&mut out, output, is_json, line.as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn responses_are_lines_of_json_or_columns() {
+        let fields = Output::Fields(&["mode", "now"]);
+        let line = r#"{"revision":1,"mode":"manual","now":"1m0s"}"#;
+        check(&fields, true, line, &format!("{line}\n"));
+        check(&fields, false, line, "mode  manual\nnow   1m0s\n");
+        let rows = Output::Rows("pending", &["kind", "id", "due"]);
+        let line = r#"{"pending":[{"kind":"lease","id":"1f","due":"9s"},{"kind":"progress","id":"","due":"10m0s"}]}"#;
+        let json = "{\"kind\":\"lease\",\"id\":\"1f\",\"due\":\"9s\"}\n{\"kind\":\"progress\",\"id\":\"\",\"due\":\"10m0s\"}\n";
+        check(&rows, true, line, json);
+        check(
+            &rows,
+            false,
+            line,
+            "KIND      ID  DUE\nlease     1f  9s\nprogress      10m0s\n",
+        );
+        check(&rows, true, r#"{"pending":[]}"#, "");
+        check(
+            &rows,
+            false,
+            r#"{"pending":[{"kind":"\u001b[2J"}]}"#,
+            "KIND         ID  DUE\n\\u{1b}[2J\n",
+        );
+    }
+}
