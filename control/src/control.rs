@@ -7,6 +7,7 @@ use revstore_engine::{Engine, LeaseId, LeaseStatus, PendingWork, Revision};
 
 use crate::clock::{ClockMode, ControlClock};
 use crate::error::ControlError;
+use crate::store::{ForkInfo, RestoreOptions, Stores};
 use crate::target::{AlarmName, Target};
 use crate::wait::{Condition, Waits};
 
@@ -48,16 +49,18 @@ struct Inner {
     clock: ControlClock,
     target: Arc<dyn Target>,
     waits: Waits,
+    stores: Stores,
 }
 
 impl Control {
-    /// Creates the control of a server whose engine has this clock.
-    pub fn new(clock: ControlClock, target: Arc<dyn Target>) -> Self {
+    /// Creates the control of a server whose engine has this clock. Checkpoints may take `memory_limit` bytes.
+    pub fn new(clock: ControlClock, target: Arc<dyn Target>, memory_limit: u64) -> Self {
         Self {
             inner: Arc::new(Inner {
                 clock,
                 target,
                 waits: Waits::default(),
+                stores: Stores::new(memory_limit),
             }),
         }
     }
@@ -156,6 +159,80 @@ impl Control {
     /// [`ControlError::Refused`] if the server has no alarms.
     pub fn alarm(&self, name: AlarmName, raise: bool) -> Result<Vec<AlarmName>, ControlError> {
         self.inner.target.alarm(name, raise)
+    }
+
+    /// Keeps the store and the state of the node under a name: keys with their history, leases with the time that they
+    /// have left, users, roles, alarms, members. Replaces an earlier checkpoint with this name. Returns the revision of
+    /// the checkpoint.
+    ///
+    /// A checkpoint shares keys and values with the server. It counts with the size of the whole history against the
+    /// memory limit, because it alone holds that after a reset. Costs about 150 ns for each key.
+    ///
+    /// # Errors
+    /// [`ControlError::CheckpointMemory`], [`ControlError::TooManyCheckpoints`], or [`ControlError::Invalid`] for an
+    /// empty or a long name.
+    pub fn checkpoint(&self, name: &str) -> Result<Revision, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.checkpoint(&*inner.target, name)
+    }
+
+    /// Replaces the store by a checkpoint, which stays. Clients see what they see when an etcd is restored from a
+    /// backup: their streams and connections end.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSuchCheckpoint`], [`ControlError::Jump`] if the revision cannot be bumped so far, or
+    /// [`ControlError::Refused`] if the server has a journal.
+    pub fn restore(&self, name: &str, options: RestoreOptions) -> Result<Point, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.restore(&*inner.target, name, options)?;
+        Ok(self.point())
+    }
+
+    /// Replaces the store by an empty one and the node by a new one, at revision 1 or at the current one. Streams and
+    /// connections end. Takes the same time whatever the store contains.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the server has a journal.
+    pub fn reset(&self, keep_revision: bool) -> Result<Point, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.reset(&*inner.target, keep_revision)?;
+        Ok(self.point())
+    }
+
+    /// Makes the next write get the revision `next`. Streams and connections end. Writes at the same time may be lost,
+    /// as when an etcd is restored from a backup.
+    ///
+    /// # Errors
+    /// [`ControlError::Jump`] if a write would get that revision anyway, or a later one, or if it is too high, or
+    /// [`ControlError::Refused`] if the server has a journal.
+    pub fn jump(&self, next: Revision) -> Result<Point, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.jump(&*inner.target, next)?;
+        Ok(self.point())
+    }
+
+    /// Starts an independent server with the same history, with ports, control and a clock of its own; its clock starts
+    /// with the mode and the time of this one. It is never persisted, and ends with this server or by
+    /// [`drop_copy`](Self::drop_copy).
+    ///
+    /// # Errors
+    /// [`ControlError::TooManyForks`], or [`ControlError::Refused`] if it cannot be started.
+    pub fn fork(&self) -> Result<ForkInfo, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.fork(&*inner.target, &inner.clock)
+    }
+
+    /// Lists the forks that run.
+    pub fn forks(&self) -> Vec<ForkInfo> {
+        self.inner.stores.forks()
+    }
+
+    /// Ends a fork, by its id, or removes a checkpoint, by its name.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSuchCopy`].
+    pub fn drop_copy(&self, id: &str) -> Result<(), ControlError> {
+        self.inner.stores.drop_copy(id)
     }
 
     /// Waits until a condition holds, at most for a time of the system. Needs a tokio runtime with time.

@@ -1,9 +1,10 @@
 //! The errors of control.
 
-use revstore_engine::{CompactError, LeaseError, LeaseId, WriteError};
+use revstore_engine::{CompactError, JumpError, LeaseError, LeaseId, WriteError};
 use tonic::{Code, Status};
 
 use crate::clock::AdvanceError;
+use crate::store::{CHECKPOINTS_MAX, FORKS_MAX};
 use crate::wait::WAITS_MAX;
 
 /// The reason why control has refused a request. Nothing was changed, unless a variant says otherwise.
@@ -22,6 +23,29 @@ pub enum ControlError {
     /// The store cannot be compacted at this revision.
     #[error(transparent)]
     Compact(#[from] CompactError),
+    /// The store cannot continue at this revision.
+    #[error(transparent)]
+    Jump(#[from] JumpError),
+    /// There is no such checkpoint.
+    #[error("checkpoint {0:?} does not exist")]
+    NoSuchCheckpoint(String),
+    /// There is neither a fork nor a checkpoint with this id.
+    #[error("there is no fork and no checkpoint {0:?}")]
+    NoSuchCopy(String),
+    /// There are [`CHECKPOINTS_MAX`] checkpoints already.
+    #[error("too many checkpoints: there are {CHECKPOINTS_MAX}")]
+    TooManyCheckpoints,
+    /// The checkpoints would take too much memory.
+    #[error("the checkpoints would hold {needed} bytes, and --control-memory-limit is {limit}")]
+    CheckpointMemory {
+        /// What they would hold.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// There are [`FORKS_MAX`] forks already.
+    #[error("too many forks: {FORKS_MAX} are running")]
+    TooManyForks,
     /// The store refuses writes.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -41,12 +65,16 @@ impl ControlError {
     pub fn code(&self) -> Code {
         match self {
             Self::Invalid(_) => Code::InvalidArgument,
-            Self::Advance(AdvanceError::TooManyInstants { .. }) | Self::TooManyWaits => {
-                Code::ResourceExhausted
-            }
+            Self::Advance(AdvanceError::TooManyInstants { .. })
+            | Self::TooManyWaits
+            | Self::TooManyCheckpoints
+            | Self::CheckpointMemory { .. }
+            | Self::TooManyForks => Code::ResourceExhausted,
             Self::Advance(_) | Self::Refused(_) => Code::FailedPrecondition,
-            Self::NoSuchLease(_) => Code::NotFound,
-            Self::Compact(_) => Code::OutOfRange,
+            Self::NoSuchLease(_) | Self::NoSuchCheckpoint(_) | Self::NoSuchCopy(_) => {
+                Code::NotFound
+            }
+            Self::Compact(_) | Self::Jump(_) => Code::OutOfRange,
             Self::Write(_) => Code::Unavailable,
             Self::TimedOut => Code::DeadlineExceeded,
         }

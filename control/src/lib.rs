@@ -10,6 +10,7 @@
 //! | `wait.rs` | waiting for a state of the store |
 //! | `service/` | the gRPC service, its JSON form, and who may use them |
 //! | `ctl/` | the command line `revstore ctl` |
+//! | `store/` | checkpoints, forks, and the replacement of the store |
 //! | `error.rs` | the errors |
 //! | `fault/` | rules, and which of them fires for a call |
 //! | `journal/` | the last requests, and what happened to streams |
@@ -25,6 +26,7 @@ pub mod fault;
 pub mod journal;
 pub mod open;
 pub mod service;
+pub mod store;
 mod target;
 mod wait;
 mod waker_set;

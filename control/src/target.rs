@@ -1,12 +1,16 @@
 //! What a server does for control.
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use revstore_engine::Engine;
 use tokio::sync::watch;
 
+use crate::clock::ControlClock;
 use crate::error::ControlError;
+use crate::store::{Fork, Frozen};
 
 /// A server that control acts on.
 ///
@@ -20,6 +24,22 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// Returns a channel with the number of engines that were replaced. [`engine`](Self::engine) returns the new one
     /// before the number changes.
     fn replacements(&self) -> watch::Receiver<u64>;
+
+    /// Returns the state that the node has besides its engine, in a type of the server.
+    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+
+    /// Replaces the store and the state of the node, and ends all streams and connections of the old one. When the call
+    /// returns, [`engine`](Self::engine) returns the new one, and new calls are served by it.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the store of this server cannot be replaced, for example because it has a journal.
+    fn replace(&self, frozen: Frozen) -> Result<(), ControlError>;
+
+    /// Starts an independent server over a store with a clock of its own, on ports of the loopback interface.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if it cannot be started.
+    fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError>;
 
     /// Raises or clears an alarm; returns the raised ones.
     ///

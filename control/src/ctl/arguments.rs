@@ -45,7 +45,7 @@ pub(super) enum Verb {
     /// Change the mode of the clock, advance it, or list what is due.
     #[command(subcommand)]
     Clock(Clock),
-    /// Compact the store.
+    /// Keep, replace, copy or compact the store.
     #[command(subcommand)]
     Store(Store),
     /// List the leases, those that expire first in front.
@@ -91,6 +91,43 @@ pub(super) enum Clock {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Store {
+    /// Keep the store under a name.
+    Checkpoint {
+        /// The name; an earlier checkpoint with it is replaced.
+        name: String,
+    },
+    /// Replace the store by a checkpoint. Streams and connections of clients end.
+    Restore {
+        /// The name of the checkpoint.
+        name: String,
+        /// Add this number to the revision of the checkpoint.
+        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+        bump_revision: i64,
+        /// Everything below the new revision counts as compacted.
+        #[arg(long)]
+        mark_compacted: bool,
+    },
+    /// Start an independent server with the same history.
+    Fork,
+    /// List the forks.
+    Forks,
+    /// End a fork, or remove a checkpoint.
+    Drop {
+        /// The id of the fork, or the name of the checkpoint.
+        id: String,
+    },
+    /// Replace the store by an empty one. Streams and connections of clients end.
+    Reset {
+        /// Continue at the current revision instead of 1.
+        #[arg(long)]
+        keep_revision: bool,
+    },
+    /// Make the next write get a later revision. Streams and connections of clients end.
+    Jump {
+        /// The revision.
+        #[arg(value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+        revision: i64,
+    },
     /// Compact at a revision, by default the current one.
     Compact {
         /// The revision.
@@ -100,10 +137,10 @@ pub(super) enum Store {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "condition", required = true, multiple = false, args = ["revision", "key"])]
 pub(super) struct Wait {
     /// Wait for this revision or a later one.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", required_unless_present = "key", conflicts_with = "key",
+        value_parser = clap::value_parser!(i64).range(0..))]
     revision: Option<i64>,
     /// Wait until this key is live.
     #[arg(long, value_name = "K")]
@@ -129,11 +166,7 @@ impl Verb {
     pub(super) fn call(self) -> Call {
         let (method, body, output) = match self {
             Self::Clock(clock) => clock.call(),
-            Self::Store(Store::Compact { revision }) => (
-                "StoreCompact",
-                json!({"revision": revision.unwrap_or(0)}),
-                Output::Fields(&["compacted", "revision"]),
-            ),
+            Self::Store(store) => store.call(),
             Self::Leases => (
                 "Leases",
                 json!({}),
@@ -164,6 +197,44 @@ impl Verb {
             method,
             body,
             output,
+        }
+    }
+}
+
+impl Store {
+    fn call(self) -> (&'static str, Value, Output) {
+        const POINT: Output = Output::Fields(&["revision", "time"]);
+        const FORK: &[&str] = &["id", "endpoint", "control"];
+        match self {
+            Self::Checkpoint { name } => (
+                "StoreCheckpoint",
+                json!({"name": name}),
+                Output::Fields(&["name", "checkpoint"]),
+            ),
+            Self::Restore {
+                name,
+                bump_revision,
+                mark_compacted,
+            } => {
+                let body = json!({
+                    "name": name,
+                    "bump_revision": bump_revision,
+                    "mark_compacted": mark_compacted,
+                });
+                ("StoreRestore", body, POINT)
+            }
+            Self::Fork => ("StoreFork", json!({}), Output::Fields(FORK)),
+            Self::Forks => ("StoreForks", json!({}), Output::Rows("forks", FORK)),
+            Self::Drop { id } => ("StoreDrop", json!({"id": id}), POINT),
+            Self::Reset { keep_revision } => {
+                ("StoreReset", json!({"keep_revision": keep_revision}), POINT)
+            }
+            Self::Jump { revision } => ("StoreJump", json!({"revision": revision}), POINT),
+            Self::Compact { revision } => (
+                "StoreCompact",
+                json!({"revision": revision.unwrap_or(0)}),
+                Output::Fields(&["compacted", "revision"]),
+            ),
         }
     }
 }
@@ -223,6 +294,19 @@ mod tests {
             ("clock pending -w json --url http://a:1", "ClockPending {}"),
             ("store compact", r#"StoreCompact {"revision":0}"#),
             ("store compact 7", r#"StoreCompact {"revision":7}"#),
+            ("store checkpoint a", r#"StoreCheckpoint {"name":"a"}"#),
+            (
+                "store restore a --bump-revision 7 --mark-compacted",
+                r#"StoreRestore {"bump_revision":7,"mark_compacted":true,"name":"a"}"#,
+            ),
+            (
+                "store reset --keep-revision",
+                r#"StoreReset {"keep_revision":true}"#,
+            ),
+            ("store jump 100", r#"StoreJump {"revision":100}"#),
+            ("store fork", "StoreFork {}"),
+            ("store forks", "StoreForks {}"),
+            ("store drop fork-1", r#"StoreDrop {"id":"fork-1"}"#),
             ("expire 1f", r#"Expire {"id":"1f"}"#),
             (
                 "alarm raise nospace",

@@ -127,7 +127,7 @@ mod tests {
             &rows,
             false,
             r#"{"pending":[{"kind":"\u001b[2J"}]}"#,
-            "KIND         ID  DUE\n\\u{1b}[2J\n",
+            "KIND       ID  DUE\n\\u{1b}[2J\n",
         );
     }
 }

@@ -14,6 +14,7 @@ use revstore_host::config::GoDuration;
 use crate::control::{Control, LISTED_MAX, Point};
 use crate::error::ControlError;
 use crate::proto;
+use crate::store::RestoreOptions;
 use crate::target::AlarmName;
 use crate::wait::Condition;
 
@@ -111,6 +112,94 @@ pub(super) fn clock_pending(
             more: pending.more,
         }
     ))
+}
+
+pub(super) fn store_checkpoint(
+    control: &Control,
+    request: &proto::StoreCheckpointRequest,
+) -> Answer<proto::StoreCheckpointResponse> {
+    let checkpoint = control.checkpoint(&request.name)?;
+    Ok(at!(
+        control.point(),
+        StoreCheckpointResponse {
+            name: request.name.clone(),
+            checkpoint: checkpoint.0,
+        }
+    ))
+}
+
+pub(super) fn store_restore(
+    control: &Control,
+    request: &proto::StoreRestoreRequest,
+) -> Answer<proto::StoreResponse> {
+    let options = RestoreOptions {
+        bump_revision: request.bump_revision,
+        mark_compacted: request.mark_compacted,
+    };
+    Ok(at!(control.restore(&request.name, options)?, StoreResponse))
+}
+
+pub(super) fn store_reset(
+    control: &Control,
+    request: &proto::StoreResetRequest,
+) -> Answer<proto::StoreResponse> {
+    Ok(at!(control.reset(request.keep_revision)?, StoreResponse))
+}
+
+pub(super) fn store_jump(
+    control: &Control,
+    request: &proto::StoreJumpRequest,
+) -> Answer<proto::StoreResponse> {
+    if request.revision < 1 {
+        return invalid(format!("revision {} is not above 0", request.revision));
+    }
+    Ok(at!(
+        control.jump(Revision(request.revision))?,
+        StoreResponse
+    ))
+}
+
+pub(super) fn store_fork(
+    control: &Control,
+    _: &proto::StoreForkRequest,
+) -> Answer<proto::StoreForkResponse> {
+    let fork = control.fork()?;
+    Ok(at!(
+        control.point(),
+        StoreForkResponse {
+            id: fork.id.to_string(),
+            endpoint: fork.endpoint,
+            control: fork.control,
+        }
+    ))
+}
+
+pub(super) fn store_forks(
+    control: &Control,
+    _: &proto::StoreForksRequest,
+) -> Answer<proto::StoreForksResponse> {
+    let forks = control
+        .forks()
+        .into_iter()
+        .map(|fork| proto::StoreForkStatus {
+            id: fork.id.to_string(),
+            endpoint: fork.endpoint,
+            control: fork.control,
+        });
+    Ok(at!(
+        control.point(),
+        StoreForksResponse {
+            forks: forks.collect(),
+        }
+    ))
+}
+
+pub(super) fn store_drop(
+    control: &Control,
+    request: &proto::StoreDropRequest,
+) -> Answer<proto::StoreResponse> {
+    control.drop_copy(&request.id)?;
+    Ok(at!(control.point(), StoreResponse))
 }
 
 pub(super) fn store_compact(

@@ -62,6 +62,13 @@ methods! {
     clock_set: ClockSetRequest -> ClockResponse;
     clock_advance: ClockAdvanceRequest -> ClockResponse;
     clock_pending: ClockPendingRequest -> ClockPendingResponse;
+    store_checkpoint: StoreCheckpointRequest -> StoreCheckpointResponse;
+    store_restore: StoreRestoreRequest -> StoreResponse;
+    store_reset: StoreResetRequest -> StoreResponse;
+    store_jump: StoreJumpRequest -> StoreResponse;
+    store_fork: StoreForkRequest -> StoreForkResponse;
+    store_forks: StoreForksRequest -> StoreForksResponse;
+    store_drop: StoreDropRequest -> StoreResponse;
     store_compact: StoreCompactRequest -> StoreCompactResponse;
     leases: LeasesRequest -> LeasesResponse;
     expire: ExpireRequest -> ExpireResponse;

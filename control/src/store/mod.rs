@@ -1,0 +1,183 @@
+//! Copies of the store and its replacement: checkpoints, forks, resets and jumps.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `checkpoints.rs` | the checkpoints of a server, and their memory |
+//! | `forks.rs` | the forks of a server |
+
+mod checkpoints;
+mod forks;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use revstore_engine::{Engine, Jump, JumpError, ManualClock, Revision};
+
+pub use self::checkpoints::{CHECKPOINTS_MAX, MEMORY_LIMIT_DEFAULT};
+pub use self::forks::{FORKS_MAX, Fork, ForkId, ForkInfo};
+
+use self::checkpoints::Checkpoints;
+use self::forks::Forks;
+use crate::clock::ControlClock;
+use crate::error::ControlError;
+use crate::target::Target;
+
+/// A store with the state of its node. Nothing changes it.
+#[derive(Clone)]
+pub struct Frozen {
+    /// The keys with their history, and the leases.
+    pub engine: Engine,
+    /// What the node has besides, such as users and alarms, in a type of the server; `None` for a new node.
+    pub node: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl fmt::Debug for Frozen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frozen")
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The options of [`Control::restore`](crate::Control::restore). The default continues at the revision of the
+/// checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// A number to add to the revision of the checkpoint, so that no client has seen the next revisions.
+    pub bump_revision: i64,
+    /// Whether everything below the new revision counts as compacted, so that watches of clients list again.
+    pub mark_compacted: bool,
+}
+
+/// The copies of the store of one server.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    checkpoints: Checkpoints,
+    forks: Forks,
+    /// Held for one replacement of the store.
+    replacing: Mutex<()>,
+}
+
+impl Stores {
+    pub(crate) fn new(memory_limit: u64) -> Self {
+        Self {
+            checkpoints: Checkpoints::new(memory_limit),
+            forks: Forks::default(),
+            replacing: Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn checkpoint(
+        &self,
+        target: &dyn Target,
+        name: &str,
+    ) -> Result<Revision, ControlError> {
+        let engine = target.engine();
+        self.checkpoints
+            .insert(name, engine.stats().history_bytes, || {
+                // First the engine, so that no key refers to a later state. A clock that nobody moves keeps the time that
+                // leases have left.
+                let frozen = engine.to_builder().clock(ManualClock::new()).fork(&engine);
+                Frozen {
+                    engine: frozen,
+                    node: target.node_state(),
+                }
+            })
+    }
+
+    pub(crate) fn restore(
+        &self,
+        target: &dyn Target,
+        name: &str,
+        options: RestoreOptions,
+    ) -> Result<(), ControlError> {
+        let frozen = self.checkpoints.get(name)?;
+        let origin = frozen.engine.current_revision();
+        if options.bump_revision < 0 {
+            let message = format!("the revision cannot be bumped by {}", options.bump_revision);
+            return Err(ControlError::Invalid(message));
+        }
+        let current = Revision(origin.0.saturating_add(options.bump_revision));
+        let _replacing = self.replacing.lock();
+        let jump = Jump {
+            current,
+            mark_compacted: options.mark_compacted,
+        };
+        // With the clock and the options of the server.
+        let engine = target.engine().to_builder().fork_at(&frozen.engine, jump)?;
+        let node = frozen.node;
+        target.replace(Frozen { engine, node })
+    }
+
+    pub(crate) fn reset(
+        &self,
+        target: &dyn Target,
+        keep_revision: bool,
+    ) -> Result<(), ControlError> {
+        let _replacing = self.replacing.lock();
+        let old = target.engine();
+        let builder = old.to_builder();
+        let builder = if keep_revision {
+            let current = old.current_revision();
+            let kept = builder.start_revision(current);
+            kept.map_err(|error| ControlError::Refused(error.to_string()))?
+        } else {
+            builder
+        };
+        target.replace(Frozen {
+            engine: builder.build(),
+            node: None,
+        })
+    }
+
+    /// Makes the next write get at least this revision.
+    pub(crate) fn jump(&self, target: &dyn Target, next: Revision) -> Result<(), ControlError> {
+        let _replacing = self.replacing.lock();
+        let old = target.engine();
+        let current = Revision(next.0.saturating_sub(1));
+        if current <= old.current_revision() {
+            return Err(ControlError::Jump(JumpError {
+                requested: next,
+                current: old.current_revision(),
+            }));
+        }
+        let jump = Jump {
+            current,
+            mark_compacted: false,
+        };
+        let engine = old.to_builder().fork_at(&old, jump)?;
+        let node = target.node_state();
+        target.replace(Frozen { engine, node })
+    }
+
+    pub(crate) fn fork(
+        &self,
+        target: &dyn Target,
+        clock: &ControlClock,
+    ) -> Result<ForkInfo, ControlError> {
+        self.forks.insert(|| {
+            let clock = ControlClock::starting_at(clock.mode(), clock.time());
+            let engine = target.engine();
+            let fork = engine.to_builder().clock(clock.clone()).fork(&engine);
+            let frozen = Frozen {
+                engine: fork,
+                node: target.node_state(),
+            };
+            target.fork(frozen, clock)
+        })
+    }
+
+    pub(crate) fn forks(&self) -> Vec<ForkInfo> {
+        self.forks.list()
+    }
+
+    /// Ends a fork or removes a checkpoint.
+    pub(crate) fn drop_copy(&self, id: &str) -> Result<(), ControlError> {
+        if self.forks.remove(id) || self.checkpoints.remove(id) {
+            return Ok(());
+        }
+        Err(ControlError::NoSuchCopy(id.to_owned()))
+    }
+}
