@@ -235,6 +235,11 @@ impl Control {
         self.inner.stores.drop_copy(id)
     }
 
+    /// Ends all forks and removes all checkpoints, as the end of the server does.
+    pub fn close(&self) {
+        self.inner.stores.clear();
+    }
+
     /// Waits until a condition holds, at most for a time of the system. Needs a tokio runtime with time.
     ///
     /// # Errors

@@ -28,6 +28,12 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// Returns the state that the node has besides its engine, in a type of the server.
     fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 
+    /// Checks whether [`replace`](Self::replace) is possible, before a store is made for it.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if it is not.
+    fn check_replaceable(&self) -> Result<(), ControlError>;
+
     /// Replaces the store and the state of the node, and ends all streams and connections of the old one. When the call
     /// returns, [`engine`](Self::engine) returns the new one, and new calls are served by it.
     ///

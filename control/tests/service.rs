@@ -49,6 +49,10 @@ impl Target for Replaceable {
         Some(Arc::new(self.state.lock().clone()))
     }
 
+    fn check_replaceable(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+
     fn replace(&self, frozen: Frozen) -> Result<(), ControlError> {
         let state = frozen.node.map(|state| state.downcast::<String>().unwrap());
         *self.state.lock() = state.map_or_else(String::new, |state| (*state).clone());

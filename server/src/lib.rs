@@ -8,7 +8,7 @@
 // `run` (the binary) and `server` (the embedded server) both build a `node`: an engine with its services on
 // sockets. `http` receives the requests, `config` declares the flags.
 mod config;
-mod control;
+pub mod control;
 mod http;
 pub mod identity;
 mod node;
@@ -22,6 +22,7 @@ mod version;
 pub use config::{
     AllowList, AuthConfig, AuthToken, Cluster, Config, ControlConfig, Invocation, JwtOptions, parse,
 };
+pub use revstore_control::clock::ClockMode;
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
 pub use revstore_grpc::{JwtKeyError, JwtMethod, Limits};

@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
+    control::{self, Interceptor},
     node::{self, ServingNode, Sockets},
     persist::Store,
     start_error::StartError,
@@ -63,10 +64,19 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install().map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
-    let store = Store::open(config, node::configure(Engine::builder(), config)?)?;
-    let node = ServingNode::new(config, sockets, &store, None);
+    let clock = config.control.as_ref().map(control::clock);
+    let engine = match &clock {
+        Some(clock) => Engine::builder().clock(clock.clone()),
+        None => Engine::builder(),
+    };
+    let store = Store::open(config, node::configure(engine, config)?)?;
+    let interceptor = clock
+        .is_some()
+        .then(|| Interceptor::new(store.engine.clock()));
+    let node = ServingNode::new(config, sockets, &store, interceptor, clock);
     drop(store);
     let journal = node.journal();
+    let control = node.control();
     let shutdown = node.shutdown();
     let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));
     let signal = tokio::select! {
@@ -85,6 +95,10 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     systemd::notify_stopping();
     shutdown.begin();
     serving.await;
+    if let Some(control) = control {
+        // Waits for the ends of forks.
+        let _ = tokio::task::spawn_blocking(move || control.close()).await;
+    }
     // Nothing else runs in the runtime that this could delay.
     if let Some(journal) = journal {
         journal.close();

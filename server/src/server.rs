@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use revstore_control::{Control, clock::ControlClock};
 use revstore_engine::{AutoCompaction, Clock, Engine, EngineBuilder};
-use revstore_grpc::Shutdown;
+use revstore_grpc::{NodeState, Shutdown};
 use revstore_host::{
     logging::{LogOptions, Logger},
     net::{BoundAddress, EndpointUrl, ListenUrl, Listener, TlsOptions},
@@ -18,8 +19,8 @@ use revstore_persist::Persist;
 use tokio::{runtime, sync::oneshot};
 
 use crate::{
-    config::Config,
-    control::{Interceptor, Stage},
+    config::{Config, ControlConfig},
+    control::{self, Interceptor, Stage},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
     start_error::StartError,
@@ -80,6 +81,9 @@ pub struct Server {
     endpoints: Vec<String>,
     addresses: Vec<BoundAddress>,
     store: ServedStore,
+    control: Option<Control>,
+    /// The URL of the port of control.
+    control_endpoint: Option<String>,
     running: Option<Running>,
 }
 
@@ -130,6 +134,7 @@ struct Running {
 /// | [`quota_bytes`](Self::quota_bytes) | 2 GiB |
 /// | [`tls`](Self::tls) | none |
 /// | [`log`](Self::log) | `tracing` events, to the subscriber of the program |
+/// | [`control`](Self::control) | none |
 /// | [`config`](Self::config) | a free port of the loopback interface, no peer port |
 #[derive(Clone, Debug)]
 #[must_use = "`start` starts the server"]
@@ -144,6 +149,10 @@ pub struct ServerBuilder {
     /// of the URLs in the configuration.
     advertises_bound: bool,
     is_intercepted: bool,
+    /// Whether the program has set a clock.
+    has_clock: bool,
+    /// With the store of a fork: its clock, and the state of its node.
+    fork: Option<(ControlClock, NodeState)>,
 }
 
 impl Server {
@@ -162,6 +171,8 @@ impl Server {
             log: None,
             advertises_bound: true,
             is_intercepted: false,
+            has_clock: false,
+            fork: None,
         }
     }
 
@@ -219,6 +230,16 @@ impl Server {
         false
     }
 
+    /// Returns the control of the server, if it was built with [`ServerBuilder::control`].
+    pub fn control(&self) -> Option<&Control> {
+        self.control.as_ref()
+    }
+
+    /// Returns the URL of the port of control, with the port that the system chose, if there is one.
+    pub fn control_endpoint(&self) -> Option<&str> {
+        self.control_endpoint.as_deref()
+    }
+
     /// Returns the journal of the server, if [`Config::persist`] is set.
     pub fn journal(&self) -> Option<&Persist> {
         Some(&self.running.as_ref()?.journal.as_ref()?.persist)
@@ -249,6 +270,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(control) = &self.control {
+            control.close();
+        }
         if let Some(running) = self.running.take() {
             running.shutdown.begin();
             // Returns an error when the senders are dropped. No message is sent. The threads of the server
@@ -294,6 +318,7 @@ impl ServerBuilder {
     /// connections always use the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.engine = self.engine.clock(clock);
+        self.has_clock = true;
         self
     }
 
@@ -365,6 +390,45 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets the program control the time, the store and the faults of the server, by [`Server::control`]: a mode of the
+    /// clock, or all options, with a port for clients in other processes.
+    ///
+    /// The server then has a clock of its own: [`start`](Self::start) fails after [`clock`](Self::clock) or
+    /// [`store`](Self::store).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use revstore::{ClockMode, Server, engine::Put};
+    ///
+    /// let server = Server::builder().control(ClockMode::Manual).start()?;
+    /// let control = server.control().expect("control is on");
+    /// let engine = server.engine();
+    /// let lease = engine.grant(None, 60)?.id;
+    /// engine.put_with(&Put::new("session", "mine").attached_to(lease))?;
+    /// control.advance(Duration::from_secs(60))?;
+    /// assert!(engine.get("session").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn control(mut self, options: impl Into<ControlConfig>) -> Self {
+        self.config.control = Some(options.into());
+        self
+    }
+
+    /// Builds a fork.
+    pub(crate) fn of_fork(
+        config: Config,
+        engine: Engine,
+        clock: ControlClock,
+        state: NodeState,
+    ) -> Self {
+        Self {
+            config,
+            store: Some(engine),
+            fork: Some((clock, state)),
+            ..Server::builder()
+        }
+    }
+
     /// Puts faults, lists and the journal between clients and the store, for tests of the server.
     #[doc(hidden)]
     pub fn intercepted(mut self) -> Self {
@@ -386,7 +450,20 @@ impl ServerBuilder {
             log,
             advertises_bound,
             is_intercepted,
+            has_clock,
+            fork,
         } = self;
+        if config.control.is_some() && fork.is_none() && (has_clock || store.is_some()) {
+            return Err(StartError::ControlOfStore);
+        }
+        let (clock, state) = match fork {
+            Some((clock, state)) => (Some(clock), Some(state)),
+            None => (config.control.as_ref().map(control::clock), None),
+        };
+        let engine = match &clock {
+            Some(clock) => engine.clock(clock.clone()),
+            None => engine,
+        };
         let log = log.as_ref().map(Logger::open).transpose()?;
         let guard = log.as_ref().map(Logger::install);
         let sockets = Sockets::bind(&config)?;
@@ -396,6 +473,7 @@ impl ServerBuilder {
             .map(|it| it.address().clone())
             .collect();
         let endpoints: Vec<String> = sockets.clients().iter().map(Listener::endpoint).collect();
+        let control_endpoint = sockets.control_endpoint();
         if advertises_bound {
             let urls = endpoints.iter().map(|it| EndpointUrl::parse(it));
             // A URL that cannot be parsed, for example with a blank in its socket path, is not advertised.
@@ -403,7 +481,10 @@ impl ServerBuilder {
         }
         let store = match store {
             Some(_) if config.persist.is_some() => return Err(StartError::PersistOfStore),
-            Some(engine) => Store::of(engine),
+            Some(engine) => Store {
+                state: state.unwrap_or_default(),
+                ..Store::of(engine)
+            },
             None => {
                 let mut engine = node::configure(engine, &config)?;
                 if let Some(ttl) = min_lease_ttl {
@@ -413,8 +494,10 @@ impl ServerBuilder {
             }
         };
         let engine = store.engine.clone();
+        let is_intercepted = is_intercepted || clock.is_some();
         let interceptor = is_intercepted.then(|| Interceptor::new(engine.clock()));
-        let node = ServingNode::new(&config, sockets, &store, interceptor);
+        let node = ServingNode::new(&config, sockets, &store, interceptor, clock);
+        let control = node.control();
         let served = match node.stage() {
             Some(stage) => ServedStore::Staged(stage),
             None => ServedStore::Fixed(engine),
@@ -453,6 +536,8 @@ impl ServerBuilder {
             endpoints,
             addresses,
             store: served,
+            control,
+            control_endpoint,
             running: Some(Running {
                 shutdown,
                 ports_open: Mutex::new(ports_open),

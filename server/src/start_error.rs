@@ -52,6 +52,15 @@ pub enum StartError {
     /// The snapshot of [`Config::import`](crate::Config::import) cannot be imported.
     #[error("cannot import the snapshot: {0}")]
     Import(#[from] ImageError),
+    /// The options of control do not protect its port.
+    #[error("{0}")]
+    Control(String),
+    /// The file with the token of control cannot be used.
+    #[error(transparent)]
+    ControlToken(#[from] revstore_control::service::TokenFileError),
+    /// A store or a clock of the program was given together with control.
+    #[error("a server with control has a clock of its own: build it without `store` and `clock`")]
+    ControlOfStore,
     /// The start revision is too high.
     #[error(transparent)]
     StartRevision(#[from] StartRevisionError),

@@ -98,6 +98,18 @@ impl Checkpoints {
         frozen.ok_or_else(|| ControlError::NoSuchCheckpoint(name.to_owned()))
     }
 
+    pub(super) fn clear(&self) {
+        let removed = {
+            let mut state = self.state.lock();
+            let removed = std::mem::take(&mut state.by_name);
+            state.bytes -= removed.values().map(|removed| removed.bytes).sum::<u64>();
+            removed
+        };
+        removed
+            .into_values()
+            .for_each(|removed| free(Some(removed)));
+    }
+
     /// Returns whether there was one.
     pub(super) fn remove(&self, name: &str) -> bool {
         let removed = {

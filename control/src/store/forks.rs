@@ -81,6 +81,11 @@ impl Forks {
         forks.map(|(id, fork)| info(*id, &**fork)).collect()
     }
 
+    pub(super) fn clear(&self) {
+        let removed = std::mem::take(&mut self.state.lock().by_id);
+        drop(removed);
+    }
+
     /// Ends a fork; returns whether there was one.
     pub(super) fn remove(&self, id: &str) -> bool {
         let removed = {

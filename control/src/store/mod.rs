@@ -101,6 +101,7 @@ impl Stores {
         }
         let current = Revision(origin.0.saturating_add(options.bump_revision));
         let _replacing = self.replacing.lock();
+        target.check_replaceable()?;
         let jump = Jump {
             current,
             mark_compacted: options.mark_compacted,
@@ -117,6 +118,7 @@ impl Stores {
         keep_revision: bool,
     ) -> Result<(), ControlError> {
         let _replacing = self.replacing.lock();
+        target.check_replaceable()?;
         let old = target.engine();
         let builder = old.to_builder();
         let builder = if keep_revision {
@@ -135,6 +137,7 @@ impl Stores {
     /// Makes the next write get at least this revision.
     pub(crate) fn jump(&self, target: &dyn Target, next: Revision) -> Result<(), ControlError> {
         let _replacing = self.replacing.lock();
+        target.check_replaceable()?;
         let old = target.engine();
         let current = Revision(next.0.saturating_sub(1));
         if current <= old.current_revision() {
@@ -171,6 +174,12 @@ impl Stores {
 
     pub(crate) fn forks(&self) -> Vec<ForkInfo> {
         self.forks.list()
+    }
+
+    /// Ends all forks and removes all checkpoints.
+    pub(crate) fn clear(&self) {
+        self.forks.clear();
+        self.checkpoints.clear();
     }
 
     /// Ends a fork or removes a checkpoint.

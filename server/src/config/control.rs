@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use revstore_control::clock::{ClockMode, IDLE_DEFAULT};
+use revstore_control::store::MEMORY_LIMIT_DEFAULT;
 use revstore_host::config::{ConfigError, Values};
 use revstore_host::net::{ListenAddress, ListenUrl};
 
@@ -23,6 +24,8 @@ pub struct ControlConfig {
     pub allow_remote: bool,
     /// A file with the token that requests must have.
     pub token_file: Option<PathBuf>,
+    /// The bytes that checkpoints may hold.
+    pub memory_limit: u64,
     /// The mode of the clock at the start.
     pub clock: ClockMode,
     /// The time without any activity after which a clock in the mode [`ClockMode::Auto`] jumps to the next due time.
@@ -36,13 +39,30 @@ impl Default for ControlConfig {
             listen_url: None,
             allow_remote: false,
             token_file: None,
+            memory_limit: MEMORY_LIMIT_DEFAULT,
             clock: ClockMode::System,
             auto_advance_idle: IDLE_DEFAULT,
         }
     }
 }
 
+impl From<ClockMode> for ControlConfig {
+    /// Control without a port, of a clock in a mode.
+    fn from(clock: ClockMode) -> Self {
+        Self {
+            clock,
+            ..Self::default()
+        }
+    }
+}
+
 impl ControlConfig {
+    /// Returns whether the port is a socket file.
+    pub(crate) fn is_socket_file(&self) -> bool {
+        let address = self.listen_url.as_ref().map(ListenUrl::address);
+        matches!(address, Some(ListenAddress::Unix(_)))
+    }
+
     /// Returns whether the port is an address of the loopback interface, or a socket file.
     pub(crate) fn is_local(&self) -> bool {
         let address = self.listen_url.as_ref().map(ListenUrl::address);
@@ -81,6 +101,7 @@ pub(super) fn control(values: &Values) -> Result<Option<ControlConfig>, ConfigEr
         let others = [
             &flags::CONTROL_ALLOW_REMOTE.declaration,
             &flags::CONTROL_TOKEN_FILE.declaration,
+            &flags::CONTROL_MEMORY_LIMIT.declaration,
             &flags::CONTROL_CLOCK.declaration,
             &flags::AUTO_ADVANCE_IDLE.declaration,
         ];
@@ -105,6 +126,7 @@ pub(super) fn control(values: &Values) -> Result<Option<ControlConfig>, ConfigEr
         listen_url: Some(ListenUrl::try_from(url)?),
         allow_remote: values.get(&flags::CONTROL_ALLOW_REMOTE),
         token_file: values.get(&flags::CONTROL_TOKEN_FILE),
+        memory_limit: values.get(&flags::CONTROL_MEMORY_LIMIT),
         clock,
         auto_advance_idle,
     };

@@ -287,6 +287,8 @@ revstore_host::flags! {
             "Let --control-listen-url be an address beyond the loopback interface. Requires --control-token-file.";
         CONTROL_TOKEN_FILE: Option<PathBuf> = "control-token-file", "",
             "A file with a token that requests of control must have. It may change while the server runs.";
+        CONTROL_MEMORY_LIMIT: u64 = "control-memory-limit", "1073741824",
+            "The bytes that checkpoints may hold. Each counts with its whole history.";
         CONTROL_CLOCK: String = "control-clock", "system",
             "The mode of the clock at the start: 'system', 'manual' or 'auto'.",
             suggestions: &["system", "manual", "auto"];

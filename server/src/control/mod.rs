@@ -5,6 +5,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `stage.rs` | the node that is served now, and its replacement |
+//! | `target.rs` | what control does with the node, and the port for clients of control |
 //! | `gate.rs` | the connections of the ports |
 //! | `controlled.rs` | the service of a connection |
 //! | `services.rs` | a gRPC call: the services between what comes next |
@@ -23,6 +24,7 @@ mod requests;
 mod responses;
 mod services;
 mod stage;
+mod target;
 mod watch;
 
 use std::sync::Arc;
@@ -36,9 +38,15 @@ use revstore_control::{
 use revstore_engine::Clock;
 use revstore_grpc::{EtcdError, RpcMethod};
 
+pub use revstore_control::{
+    AlarmName, Condition, Control, ControlError, LISTED_MAX, LeaseEntry, Point, WAITS_MAX, clock,
+    ctl, fault, journal, open, proto, store,
+};
+
 pub(crate) use controlled::Controlled;
 pub(crate) use services::ControlledServices;
 pub(crate) use stage::Stage;
+pub(crate) use target::{access, clock, control, routes};
 
 /// The faults, lists and journal of a server. Clones share them.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use revstore_engine::Engine;
 use revstore_grpc::{ServicesBuilder, Shutdown};
 use revstore_host::net::{ConnectionGate, GRACE_PERIOD};
-use tokio::{runtime::Handle, time};
+use tokio::{runtime::Handle, sync::watch, time};
 use tracing::info;
 
 use super::{Interceptor, gate::Gate};
@@ -41,6 +41,8 @@ struct Inner {
     shutdown: Shutdown,
     /// The runtime that serves the node.
     runtime: OnceLock<Handle>,
+    /// The number of nodes that were replaced.
+    replaced: watch::Sender<u64>,
 }
 
 /// A node on the stage. When it was replaced, its last user frees it in a thread of its own, so that no call waits for
@@ -99,6 +101,7 @@ impl Stage {
                 replacing: Mutex::new(()),
                 shutdown,
                 runtime: OnceLock::new(),
+                replaced: watch::Sender::new(0),
             }),
         }
     }
@@ -111,6 +114,11 @@ impl Stage {
     /// Returns the current engine.
     pub(crate) fn engine(&self) -> Engine {
         self.inner.current.read().engine.clone()
+    }
+
+    /// Returns a channel with the number of nodes that were replaced.
+    pub(crate) fn replacements(&self) -> watch::Receiver<u64> {
+        self.inner.replaced.subscribe()
     }
 
     pub(crate) fn interceptor(&self) -> &Interceptor {
@@ -142,6 +150,7 @@ impl Stage {
         let node = StagedNode::new(inner.blueprint.build(engine, None, complete));
         let connections = inner.interceptor.open.all_connections();
         let old = std::mem::replace(&mut *inner.current.write(), node.clone());
+        inner.replaced.send_modify(|count| *count += 1);
         old.is_replaced.store(true, Ordering::Relaxed);
         old.shutdown.begin();
         if inner.shutdown.has_begun() {

@@ -1,5 +1,6 @@
 //! A node on the ports of a server.
 
+use revstore_control::{Control, clock::ControlClock};
 use revstore_grpc::{Services, Shutdown};
 use revstore_host::net::{ClientIdentity, HttpOptions, Listener, TlsAcceptor};
 use tokio::task::JoinSet;
@@ -8,7 +9,7 @@ use tracing::{error, info};
 use super::{Blueprint, PortKind, Sockets, identity, sockets::log_addresses};
 use crate::{
     config::Config,
-    control::{Controlled, Interceptor, Stage},
+    control::{self, Controlled, Interceptor, Stage},
     http::Dispatch,
     persist::{Journal, Store},
 };
@@ -23,6 +24,7 @@ pub(crate) struct ServingNode {
     shutdown: Shutdown,
     /// With control.
     stage: Option<Stage>,
+    control: Option<Control>,
 }
 
 /// A listener with the service of its connections.
@@ -57,9 +59,10 @@ impl ServingNode {
     /// [`Stage`].
     pub(crate) fn new(
         config: &Config,
-        sockets: Sockets,
+        mut sockets: Sockets,
         store: &Store,
         interceptor: Option<Interceptor>,
+        clock: Option<ControlClock>,
     ) -> Self {
         let identity = store.keep_ids(identity(config));
         let blueprint = Blueprint::new(config, identity, sockets.auth.clone(), interceptor);
@@ -69,6 +72,7 @@ impl ServingNode {
             None => services.state(store.state.clone()),
         });
         log_addresses(&sockets);
+        let control_port = sockets.control.take();
         let services = node.grpc.services.clone();
         let node_shutdown = node.shutdown.clone();
         let journal = store.journal.as_ref().map(|(persist, _)| Journal {
@@ -94,8 +98,25 @@ impl ServingNode {
             };
             (ports(config, sockets, service), None, node_shutdown)
         };
+        let control = match (&stage, clock, &config.control) {
+            (Some(stage), Some(clock), Some(options)) => {
+                Some(control::control(stage, clock, config, options))
+            }
+            _ => None,
+        };
+        let mut ports: Vec<Port> = ports;
+        if let (Some(control), Some((listener, access))) = (&control, control_port) {
+            let routes = control::routes(control.clone(), access);
+            ports.push(Port {
+                listener,
+                options: HttpOptions::new().endpoint("control"),
+                tls: None,
+                service: PortService::Fixed(Dispatch::new(None, Some(routes))),
+            });
+        }
         Self {
             ports,
+            control,
             // A stage frees the services of nodes that were replaced.
             services: stage.is_none().then_some(services),
             journal,
@@ -112,6 +133,11 @@ impl ServingNode {
     /// Returns the journal, to close it in the end.
     pub(crate) fn journal(&self) -> Option<Journal> {
         self.journal.clone()
+    }
+
+    /// Returns the control of a server that has it.
+    pub(crate) fn control(&self) -> Option<Control> {
+        self.control.clone()
     }
 
     /// Returns the stage of a server with control.

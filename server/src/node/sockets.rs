@@ -6,12 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use revstore_control::service::Access;
 use revstore_grpc::{AuthOptions, AuthTokens, JwtTokens};
 use revstore_host::net::{BindError, ListenUrl, Listener, TlsAcceptor, TlsOptions};
 use tracing::info;
 
 use crate::{
     config::{AuthToken, Config, JwtOptions},
+    control,
     start_error::StartError,
 };
 
@@ -22,6 +24,8 @@ pub(crate) struct Sockets {
     pub(super) client_http: Vec<Listener>,
     pub(super) metrics: Vec<Listener>,
     pub(super) peers: Vec<Listener>,
+    /// The port of control, with the rules of access to it.
+    pub(super) control: Option<(Listener, Access)>,
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) peer_tls: Option<TlsAcceptor>,
     /// The options of authentication. They are checked with the sockets, because they may be invalid.
@@ -46,7 +50,14 @@ impl Sockets {
             urls.map(|url| Listener::bind_with(url, config.reuse_port))
                 .collect()
         };
+        let control = config.control.as_ref().map(|options| {
+            let access = control::access(options)?;
+            let url = options.listen_url.as_ref();
+            let listener = url.map(Listener::bind).transpose()?;
+            Ok::<_, StartError>(listener.map(|listener| (listener, access)))
+        });
         Ok(Self {
+            control: control.transpose()?.flatten(),
             auth: auth(config)?,
             tls: acceptor(&config.tls, &config.client_hosts())?,
             peer_tls: acceptor(&config.peer_tls, &config.peer_hosts())?,
@@ -55,6 +66,12 @@ impl Sockets {
             client_http: bind_all(&config.listen_client_http_urls)?,
             metrics: bind_all(&config.listen_metrics_urls)?,
         })
+    }
+
+    /// Returns the URL of the port of control.
+    pub(crate) fn control_endpoint(&self) -> Option<String> {
+        let (listener, _) = self.control.as_ref()?;
+        Some(listener.endpoint())
     }
 
     /// Returns the listeners of the client URLs.
@@ -70,6 +87,7 @@ pub(super) fn log_addresses(sockets: &Sockets) {
         client_http,
         metrics,
         peers,
+        control,
         tls: _,
         peer_tls: _,
         auth: _,
@@ -80,6 +98,9 @@ pub(super) fn log_addresses(sockets: &Sockets) {
         (client_http, "client HTTP"),
         (metrics, "metrics"),
     ];
+    if let Some((listener, _)) = control {
+        info!(address = %listener.address(), "serving control");
+    }
     for (listeners, kind) in kinds {
         for listener in listeners {
             let security = if listener.is_tls() {

@@ -8,6 +8,7 @@ mod certificates;
 mod command_line;
 mod config;
 mod control;
+mod ctl;
 mod embedded;
 mod full_disk;
 mod host_whitelist;

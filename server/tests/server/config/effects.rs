@@ -22,10 +22,20 @@ fn described(openings: &[&str]) -> BTreeSet<String> {
 
 const HTTPS: &str = "--listen-client-urls=https://127.0.0.1:1 --advertise-client-urls=http://a:1 \
                      --auto-tls";
+const CONTROL: &str = "--control-listen-url=http://127.0.0.1:1";
 const PEER_HTTPS: &str = "--listen-peer-urls=https://127.0.0.1:1 --peer-auto-tls";
 
 /// A value of each flag with an effect, after the flags that it needs.
 const EFFECTS: &[(&str, &str)] = &[
+    ("", "--control-listen-url=http://127.0.0.1:1"),
+    (CONTROL, "--control-token-file=a"),
+    (
+        "--control-listen-url=http://127.0.0.1:1 --control-token-file=a",
+        "--control-allow-remote",
+    ),
+    (CONTROL, "--control-memory-limit=1"),
+    (CONTROL, "--control-clock=manual"),
+    (CONTROL, "--auto-advance-idle=1ms"),
     ("", "--name=a"),
     ("", "--data-dir=a"),
     ("--data-dir=a", "--persist"),

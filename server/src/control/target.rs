@@ -1,0 +1,173 @@
+//! What control does with a server: its store, its forks, its alarms; and the port for its clients.
+
+use std::{any::Any, sync::Arc};
+
+use axum::Router;
+use revstore_control::{
+    AlarmName, Control, ControlError, Target,
+    clock::{Activity, ControlClock},
+    service::{Access, ControlService, TokenFile},
+    store::{Fork, Frozen},
+};
+use revstore_engine::Engine;
+use revstore_grpc::{Alarm, AlarmKind, NodeState};
+use revstore_host::net::ListenUrl;
+use tokio::sync::watch;
+
+use super::Stage;
+use crate::{
+    config::{Config, ControlConfig},
+    server::{Server, ServerBuilder},
+    start_error::StartError,
+};
+
+/// Creates the clock of a server with control.
+pub(crate) fn clock(config: &ControlConfig) -> ControlClock {
+    let clock = ControlClock::new(config.clock);
+    clock.set_idle(config.auto_advance_idle);
+    clock
+}
+
+/// Creates the control of a server, whose engine has this clock.
+pub(crate) fn control(
+    stage: &Stage,
+    clock: ControlClock,
+    config: &Config,
+    options: &ControlConfig,
+) -> Control {
+    let activity: Arc<dyn Activity> = Arc::new(stage.interceptor().open.activity().clone());
+    clock.set_activity(Arc::downgrade(&activity));
+    let target = StageTarget {
+        stage: stage.clone(),
+        config: config.clone(),
+        _activity: activity,
+    };
+    Control::new(clock, Arc::new(target), options.memory_limit)
+}
+
+/// Returns the routes of the port of control.
+pub(crate) fn routes(control: Control, access: Access) -> Router {
+    Router::new().fallback_service(ControlService::new(control, access))
+}
+
+/// Returns the rules of access to the port.
+///
+/// # Errors
+/// The options do not protect the port, or the token file cannot be used.
+pub(crate) fn access(options: &ControlConfig) -> Result<Access, StartError> {
+    options.check().map_err(StartError::Control)?;
+    let token = options.token_file.as_ref().map(TokenFile::open);
+    let token = token.transpose()?;
+    Ok(Access {
+        // Without a token there is only the host to tell a client from a web site. Socket files have no host.
+        any_host: options.is_socket_file() || (options.allow_remote && token.is_some()),
+        token,
+    })
+}
+
+/// The server that has a stage.
+#[derive(Debug)]
+struct StageTarget {
+    stage: Stage,
+    config: Config,
+    /// The clock does not keep it alive.
+    _activity: Arc<dyn Activity>,
+}
+
+impl Target for StageTarget {
+    fn engine(&self) -> Engine {
+        self.stage.engine()
+    }
+
+    fn replacements(&self) -> watch::Receiver<u64> {
+        self.stage.replacements()
+    }
+
+    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(self.stage.current().grpc.services.state()))
+    }
+
+    fn check_replaceable(&self) -> Result<(), ControlError> {
+        if self.config.persist.is_some() {
+            let message =
+                "the store of a server with --persist cannot be replaced: fork it instead";
+            return Err(ControlError::Refused(message.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn replace(&self, frozen: Frozen) -> Result<(), ControlError> {
+        self.check_replaceable()?;
+        let state = state_of(&frozen);
+        self.stage
+            .replace(frozen.engine, |services| services.state(state));
+        Ok(())
+    }
+
+    fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {
+        let mut config = self.config.clone();
+        let has_tls = config.listen_client_urls.iter().any(ListenUrl::is_tls);
+        let url = ListenUrl::localhost(0);
+        config.listen_client_urls = vec![if has_tls { url.under_tls() } else { url }];
+        config.listen_client_http_urls = Vec::new();
+        config.listen_metrics_urls = Vec::new();
+        config.listen_peer_urls = Vec::new();
+        config.reuse_port = false;
+        config.persist = None;
+        config.data_dir = None;
+        config.import = None;
+        if let Some(control) = &mut config.control {
+            control.listen_url = Some(ListenUrl::localhost(0));
+            control.allow_remote = false;
+        }
+        let state = state_of(&frozen);
+        let server = ServerBuilder::of_fork(config, frozen.engine, clock, state).start();
+        let server = server.map_err(|error| {
+            ControlError::Refused(format!("the fork cannot be started: {error}"))
+        })?;
+        Ok(Box::new(ForkedServer(server)))
+    }
+
+    fn alarm(&self, name: AlarmName, raise: bool) -> Result<Vec<AlarmName>, ControlError> {
+        let node = self.stage.current();
+        let alarms = node.grpc.services.alarms();
+        let alarm = Alarm {
+            kind: match name {
+                AlarmName::NoSpace => AlarmKind::NoSpace,
+                AlarmName::Corrupt => AlarmKind::Corrupt,
+            },
+            member_id: self.config.member_id(),
+        };
+        if raise {
+            alarms.raise(alarm);
+        } else {
+            alarms.clear(alarm);
+        }
+        let raised = alarms.list(None).into_iter().map(|alarm| match alarm.kind {
+            AlarmKind::NoSpace => AlarmName::NoSpace,
+            AlarmKind::Corrupt => AlarmName::Corrupt,
+        });
+        Ok(raised.collect())
+    }
+}
+
+/// Returns the state of the node, or that of a new one.
+fn state_of(frozen: &Frozen) -> NodeState {
+    let state = frozen.node.as_ref();
+    let state = state.and_then(|state| state.downcast_ref::<NodeState>());
+    state.cloned().unwrap_or_default()
+}
+
+/// A fork of a server, which stops when it is dropped.
+#[derive(Debug)]
+struct ForkedServer(Server);
+
+impl Fork for ForkedServer {
+    fn endpoint(&self) -> String {
+        self.0.endpoint().to_owned()
+    }
+
+    fn control(&self) -> String {
+        self.0.control_endpoint().unwrap_or_default().to_owned()
+    }
+}
