@@ -7,6 +7,9 @@ use revstore_engine::{Engine, LeaseId, LeaseStatus, PendingWork, Revision};
 
 use crate::clock::{ClockMode, ControlClock};
 use crate::error::ControlError;
+use crate::fault::{Rule, RuleId, RuleStatus, Rules};
+use crate::journal::{Filter, Follower, Journal, Page};
+use crate::open::{ConnectionStatus, Open, WatchCommand, WatchStatus};
 use crate::store::{ForkInfo, RestoreOptions, Stores};
 use crate::target::{AlarmName, Target};
 use crate::wait::{Condition, Waits};
@@ -44,23 +47,41 @@ pub struct Control {
     inner: Arc<Inner>,
 }
 
+/// The tables that a server asks for each request.
+#[derive(Clone, Debug)]
+pub struct Hooks {
+    /// The rules of faults.
+    pub rules: Rules,
+    /// The journal of requests and streams.
+    pub journal: Journal,
+    /// What is open.
+    pub open: Open,
+}
+
 #[derive(Debug)]
 struct Inner {
     clock: ControlClock,
     target: Arc<dyn Target>,
     waits: Waits,
     stores: Stores,
+    hooks: Hooks,
 }
 
 impl Control {
     /// Creates the control of a server whose engine has this clock. Checkpoints may take `memory_limit` bytes.
-    pub fn new(clock: ControlClock, target: Arc<dyn Target>, memory_limit: u64) -> Self {
+    pub fn new(
+        clock: ControlClock,
+        target: Arc<dyn Target>,
+        hooks: Hooks,
+        memory_limit: u64,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 clock,
                 target,
                 waits: Waits::default(),
                 stores: Stores::new(memory_limit),
+                hooks,
             }),
         }
     }
@@ -161,6 +182,56 @@ impl Control {
         self.inner.target.alarm(name, raise)
     }
 
+    /// Adds a rule of faults. It applies to requests that arrive from now on.
+    ///
+    /// # Errors
+    /// [`ControlError::Rule`] if the rule has no sense, or if there are too many.
+    pub fn add_fault(&self, rule: Rule) -> Result<RuleId, ControlError> {
+        Ok(self.inner.hooks.rules.add(rule)?)
+    }
+
+    /// Lists the rules, in the order of their addition, with the number of times that each has fired.
+    pub fn faults(&self) -> Vec<RuleStatus> {
+        self.inner.hooks.rules.list()
+    }
+
+    /// Removes a rule, or all of them, and releases what they hold. Returns the number of removed rules.
+    ///
+    /// # Errors
+    /// [`ControlError::Rule`] if there is no rule with this number.
+    pub fn clear_faults(&self, id: Option<RuleId>) -> Result<usize, ControlError> {
+        Ok(self.inner.hooks.rules.clear(id)?)
+    }
+
+    /// Lists the open watches of clients.
+    pub fn watches(&self) -> Vec<WatchStatus> {
+        let current = self.engine().current_revision();
+        self.inner.hooks.open.watches(current.0)
+    }
+
+    /// Gives a command to a watch, or to all that are open. Returns their number.
+    ///
+    /// # Errors
+    /// [`ControlError::Open`] if there is no watch with this number.
+    pub fn watch(&self, id: Option<u64>, command: WatchCommand) -> Result<usize, ControlError> {
+        Ok(self.inner.hooks.open.command(id, command)?)
+    }
+
+    /// Lists the open connections of clients.
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.inner.hooks.open.connections()
+    }
+
+    /// Reads the records of the journal after a number; 0 for all that are kept.
+    pub fn journal(&self, filter: &Filter, after: u64) -> Page {
+        self.inner.hooks.journal.read(filter, after)
+    }
+
+    /// Follows the journal from now on.
+    pub fn follow_journal(&self, filter: Filter) -> Follower {
+        self.inner.hooks.journal.follow(filter)
+    }
+
     /// Keeps the store and the state of the node under a name: keys with their history, leases with the time that they
     /// have left, users, roles, alarms, members. Replaces an earlier checkpoint with this name. Returns the revision of
     /// the checkpoint.
@@ -249,8 +320,11 @@ impl Control {
         condition: Condition,
         timeout: Option<Duration>,
     ) -> Result<Point, ControlError> {
-        let target = &*self.inner.target;
-        self.inner.waits.wait(target, condition, timeout).await?;
+        let (target, open) = (&*self.inner.target, &self.inner.hooks.open);
+        self.inner
+            .waits
+            .wait(target, open, condition, timeout)
+            .await?;
         Ok(self.point())
     }
 }

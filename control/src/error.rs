@@ -4,11 +4,13 @@ use revstore_engine::{CompactError, JumpError, LeaseError, LeaseId, WriteError};
 use tonic::{Code, Status};
 
 use crate::clock::AdvanceError;
+use crate::fault::RuleError;
+use crate::open::OpenError;
 use crate::store::{CHECKPOINTS_MAX, FORKS_MAX};
 use crate::wait::WAITS_MAX;
 
 /// The reason why control has refused a request. Nothing was changed, unless a variant says otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// An argument has no sense.
@@ -23,6 +25,12 @@ pub enum ControlError {
     /// The store cannot be compacted at this revision.
     #[error(transparent)]
     Compact(#[from] CompactError),
+    /// The rule was not added, or not found.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// Nothing open has this number.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The store cannot continue at this revision.
     #[error(transparent)]
     Jump(#[from] JumpError),
@@ -64,12 +72,14 @@ impl ControlError {
     /// Returns the code that clients get.
     pub fn code(&self) -> Code {
         match self {
-            Self::Invalid(_) => Code::InvalidArgument,
-            Self::Advance(AdvanceError::TooManyInstants { .. })
+            Self::Rule(RuleError::NotFound(_)) | Self::Open(_) => Code::NotFound,
+            Self::Rule(RuleError::TooMany(_))
+            | Self::Advance(AdvanceError::TooManyInstants { .. })
             | Self::TooManyWaits
             | Self::TooManyCheckpoints
             | Self::CheckpointMemory { .. }
             | Self::TooManyForks => Code::ResourceExhausted,
+            Self::Invalid(_) | Self::Rule(_) => Code::InvalidArgument,
             Self::Advance(_) | Self::Refused(_) => Code::FailedPrecondition,
             Self::NoSuchLease(_) | Self::NoSuchCheckpoint(_) | Self::NoSuchCopy(_) => {
                 Code::NotFound

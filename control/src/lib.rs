@@ -31,7 +31,7 @@ mod target;
 mod wait;
 mod waker_set;
 
-pub use control::{Control, LISTED_MAX, LeaseEntry, Point};
+pub use control::{Control, Hooks, LISTED_MAX, LeaseEntry, Point};
 pub use error::ControlError;
 pub use target::{AlarmName, Target};
 pub use wait::{Condition, WAITS_MAX};

@@ -10,6 +10,7 @@ use revstore_engine::{Engine, KeyRange, Revision, WatchOptions};
 use tokio::sync::Semaphore;
 
 use crate::error::ControlError;
+use crate::open::Open;
 use crate::target::Target;
 
 /// The maximum number of waits of one server at the same time.
@@ -22,6 +23,8 @@ pub enum Condition {
     Revision(Revision),
     /// The key is live.
     Key(Bytes),
+    /// At least this number of watches of clients is open.
+    Watches(usize),
 }
 
 /// The open waits.
@@ -42,12 +45,22 @@ impl Waits {
     pub(crate) async fn wait(
         &self,
         target: &dyn Target,
+        open: &Open,
         condition: Condition,
         timeout: Option<Duration>,
     ) -> Result<(), ControlError> {
         let permit = self.permits.try_acquire();
         let _permit = permit.map_err(|_closed_or_full| ControlError::TooManyWaits)?;
-        let held = until(target, &condition);
+        let held = async {
+            match &condition {
+                Condition::Revision(revision) => until(target, Of::Revision(*revision)).await,
+                Condition::Key(key) => until(target, Of::Key(key)).await,
+                Condition::Watches(count) => {
+                    open.wait_watches(*count).await;
+                    Ok(())
+                }
+            }
+        };
         match timeout {
             None => held.await,
             Some(timeout) => {
@@ -58,8 +71,15 @@ impl Waits {
     }
 }
 
+/// A condition of an engine.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Revision(Revision),
+    Key(&'a Bytes),
+}
+
 /// Waits in the engine of the target, and starts over when another one replaces it.
-async fn until(target: &dyn Target, condition: &Condition) -> Result<(), ControlError> {
+async fn until(target: &dyn Target, condition: Of<'_>) -> Result<(), ControlError> {
     let mut replacements = target.replacements();
     loop {
         replacements.mark_unchanged();
@@ -76,16 +96,16 @@ async fn until(target: &dyn Target, condition: &Condition) -> Result<(), Control
 }
 
 /// Waits in one engine.
-async fn holds(engine: &Engine, condition: &Condition) -> Result<(), ControlError> {
+async fn holds(engine: &Engine, condition: Of<'_>) -> Result<(), ControlError> {
     let is_so = || match condition {
-        Condition::Revision(revision) => engine.current_revision() >= *revision,
-        Condition::Key(key) => engine.get(key).is_some(),
+        Of::Revision(revision) => engine.current_revision() >= revision,
+        Of::Key(key) => engine.get(key).is_some(),
     };
     loop {
         let (range, from) = match condition {
             // The first event of such a watch is that of the revision.
-            Condition::Revision(revision) => (KeyRange::all(), *revision),
-            Condition::Key(key) => {
+            Of::Revision(revision) => (KeyRange::all(), revision),
+            Of::Key(key) => {
                 let next = engine.current_revision().next();
                 (KeyRange::One(key.clone()), next)
             }

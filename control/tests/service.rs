@@ -14,16 +14,36 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
+use revstore_control::call::{Method, MethodKind};
 use revstore_control::clock::{ClockMode, ControlClock};
+use revstore_control::fault::Rules;
+use revstore_control::journal::Journal;
+use revstore_control::open::Open;
 use revstore_control::proto::{self, control_client::ControlClient};
 use revstore_control::service::{Access, ControlService, REQUEST_BYTES_MAX, TokenFile};
 use revstore_control::store::{FORKS_MAX, Fork, Frozen};
-use revstore_control::{AlarmName, Condition, Control, ControlError, Point, Target, WAITS_MAX};
+use revstore_control::{
+    AlarmName, Condition, Control, ControlError, Hooks, Point, Target, WAITS_MAX,
+};
 use revstore_engine::{Engine, LeaseId, Put, Revision};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tonic::Code;
 use tower_service::Service;
+
+fn hooks() -> Hooks {
+    let method = |name, kind| Method { name, kind };
+    let methods = [
+        method("etcdserverpb.KV/Put", MethodKind::Keys),
+        method("etcdserverpb.Watch/Watch", MethodKind::Watch),
+        method("etcdserverpb.Lease/LeaseKeepAlive", MethodKind::KeepAlive),
+    ];
+    Hooks {
+        rules: Rules::new(&methods),
+        journal: Journal::new(),
+        open: Open::new(),
+    }
+}
 
 /// The bytes that checkpoints may take.
 const MEMORY_LIMIT: u64 = 10_000;
@@ -112,7 +132,7 @@ impl Fixture {
             state: Mutex::default(),
             replaced: watch::Sender::new(0),
         });
-        let control = Control::new(clock, target.clone(), MEMORY_LIMIT);
+        let control = Control::new(clock, target.clone(), hooks(), MEMORY_LIMIT);
         let service = ControlService::new(control.clone(), access);
         Self {
             control,
@@ -606,7 +626,7 @@ async fn requests_without_sense_are_refused_and_change_nothing() {
         (
             "Wait",
             json!({}),
-            "a condition is required: min_revision or key",
+            "a condition is required: min_revision, key or watchers",
         ),
         ("Wait", json!({"key": ""}), "the key is empty"),
         (

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use super::fault::FaultAdd;
 use super::output::Output;
 
 /// Control a running revstore: its time, its faults, its store and its history.
@@ -45,6 +46,34 @@ pub(super) enum Verb {
     /// Change the mode of the clock, advance it, or list what is due.
     #[command(subcommand)]
     Clock(Clock),
+    /// Add, list and clear rules of faults.
+    #[command(subcommand)]
+    Fault(Fault),
+    /// Hold, release, cut, cancel or bookmark watches.
+    #[command(subcommand)]
+    Watch(Watch),
+    /// Show the last requests and what happened to streams.
+    Journal {
+        /// Go on with new records until interrupted.
+        #[arg(long)]
+        follow: bool,
+        /// Only these methods, such as Put or KV/Put, comma-separated.
+        #[arg(long, value_name = "M", value_delimiter = ',')]
+        method: Vec<String>,
+        /// Only requests of this client.
+        #[arg(long, value_name = "NAME")]
+        client: Option<String>,
+        /// Only requests of this user.
+        #[arg(long, value_name = "U")]
+        user: Option<String>,
+        /// Only requests on this connection.
+        #[arg(long, value_name = "ID")]
+        connection: Option<u64>,
+    },
+    /// List the open watches.
+    Watches,
+    /// List the open connections.
+    Connections,
     /// Keep, replace, copy or compact the store.
     #[command(subcommand)]
     Store(Store),
@@ -64,7 +93,7 @@ pub(super) enum Verb {
         #[arg(value_parser = ["nospace", "corrupt"], ignore_case = true)]
         name: String,
     },
-    /// Wait until the store has a revision or a key.
+    /// Wait until the store has a revision or a key, or until watches are open.
     Wait(Wait),
 }
 
@@ -87,6 +116,48 @@ pub(super) enum Clock {
     },
     /// List the work that is due later.
     Pending,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Fault {
+    /// Add a rule: a selector, a trigger and an action.
+    Add(Box<FaultAdd>),
+    /// List the rules, with how often each has fired.
+    List,
+    /// Remove a rule, or all, and release what they hold.
+    Clear {
+        /// The rule.
+        id: Option<u64>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Watch {
+    /// Hold the events.
+    Hold {
+        /// The watch, by default all.
+        id: Option<u64>,
+    },
+    /// Send held events.
+    Release {
+        /// The watch, by default all.
+        id: Option<u64>,
+    },
+    /// End the stream with an error.
+    Cut {
+        /// The watch, by default all.
+        id: Option<u64>,
+    },
+    /// Cancel the watch as compacted.
+    CancelCompacted {
+        /// The watch, by default all.
+        id: Option<u64>,
+    },
+    /// Send a progress notification now.
+    Bookmark {
+        /// The watch, by default all.
+        id: Option<u64>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -139,12 +210,15 @@ pub(super) enum Store {
 #[derive(Debug, Args)]
 pub(super) struct Wait {
     /// Wait for this revision or a later one.
-    #[arg(long, value_name = "N", required_unless_present = "key", conflicts_with = "key",
+    #[arg(long, value_name = "N", required_unless_present_any = ["key", "watchers"], conflicts_with_all = ["key", "watchers"],
         value_parser = clap::value_parser!(i64).range(0..))]
     revision: Option<i64>,
     /// Wait until this key is live.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", conflicts_with = "watchers")]
     key: Option<String>,
+    /// Wait until this number of watches is open.
+    #[arg(long, value_name = "N")]
+    watchers: Option<u64>,
     /// Fail after this time.
     #[arg(long, value_name = "5s")]
     timeout: Option<String>,
@@ -158,6 +232,23 @@ pub(super) struct Call {
     pub(super) output: Output,
 }
 
+/// The columns of watches, of which `-w json` has more.
+const WATCHES: &[&str] = &[
+    "id",
+    "client",
+    "key",
+    "range_end",
+    "start",
+    "position",
+    "lag",
+    "state",
+];
+
+/// The columns of the journal, of which `-w json` has more.
+const JOURNAL: &[&str] = &[
+    "number", "time", "event", "method", "client", "code", "revision",
+];
+
 /// The fields of the response of the clock.
 const CLOCK: Output = Output::Fields(&["mode", "now"]);
 
@@ -166,6 +257,33 @@ impl Verb {
     pub(super) fn call(self) -> Call {
         let (method, body, output) = match self {
             Self::Clock(clock) => clock.call(),
+            Self::Fault(fault) => fault.call(),
+            Self::Watch(watch) => watch.call(),
+            Self::Journal {
+                follow,
+                method,
+                client,
+                user,
+                connection,
+            } => {
+                let body = json!({
+                    "follow": follow,
+                    "methods": method,
+                    "client": client,
+                    "user": user,
+                    "connection": connection,
+                });
+                ("JournalRead", body, Output::Stream(JOURNAL))
+            }
+            Self::Watches => ("Watches", json!({}), Output::Rows("watches", WATCHES)),
+            Self::Connections => (
+                "Connections",
+                json!({}),
+                Output::Rows(
+                    "connections",
+                    &["id", "address", "client", "since", "requests"],
+                ),
+            ),
             Self::Store(store) => store.call(),
             Self::Leases => (
                 "Leases",
@@ -190,6 +308,9 @@ impl Verb {
                 if let Some(key) = wait.key {
                     body["key"] = STANDARD.encode(key).into();
                 }
+                if let Some(watchers) = wait.watchers {
+                    body["watchers"] = watchers.into();
+                }
                 ("Wait", body, Output::Fields(&["revision", "time"]))
             }
         };
@@ -198,6 +319,37 @@ impl Verb {
             body,
             output,
         }
+    }
+}
+
+impl Fault {
+    fn call(self) -> (&'static str, Value, Output) {
+        match self {
+            Self::Add(rule) => ("FaultAdd", rule.body(), Output::Fields(&["id"])),
+            Self::List => (
+                "FaultList",
+                json!({}),
+                Output::Rows("faults", &["id", "fired", "rule"]),
+            ),
+            Self::Clear { id } => (
+                "FaultClear",
+                json!({"id": id}),
+                Output::Fields(&["cleared"]),
+            ),
+        }
+    }
+}
+
+impl Watch {
+    fn call(self) -> (&'static str, Value, Output) {
+        let (method, id) = match self {
+            Self::Hold { id } => ("WatchHold", id),
+            Self::Release { id } => ("WatchRelease", id),
+            Self::Cut { id } => ("WatchCut", id),
+            Self::CancelCompacted { id } => ("WatchCancelCompacted", id),
+            Self::Bookmark { id } => ("WatchBookmark", id),
+        };
+        (method, json!({"id": id}), Output::Fields(&["watches"]))
     }
 }
 
@@ -294,6 +446,37 @@ mod tests {
             ("clock pending -w json --url http://a:1", "ClockPending {}"),
             ("store compact", r#"StoreCompact {"revision":0}"#),
             ("store compact 7", r#"StoreCompact {"revision":7}"#),
+            (
+                "fault add --method Range,Put --prefix a --next 1 --error UNAVAILABLE:x",
+                r#"FaultAdd {"error":"UNAVAILABLE:x","methods":["Range","Put"],"next":1,"prefix":"YQ=="}"#,
+            ),
+            (
+                "fault add --range a:b --delay 2s --wall --probability 0.5 --seed 7",
+                r#"FaultAdd {"delay":{"time":"2s","wall":true},"probability":0.5,"range":{"key":"YQ==","range_end":"Yg=="},"seed":7}"#,
+            ),
+            (
+                "fault add --http 429 --retry-after 1 --verb list --resource deployments.apps",
+                r#"FaultAdd {"http":{"retry_after":1,"status":429},"resource":"deployments.apps","verb":"list"}"#,
+            ),
+            (
+                "fault add --from-revision 3 --hold",
+                r#"FaultAdd {"from_revision":3,"hold":true}"#,
+            ),
+            ("fault list", "FaultList {}"),
+            ("fault clear", r#"FaultClear {"id":null}"#),
+            ("fault clear 3", r#"FaultClear {"id":3}"#),
+            (
+                "watch cancel-compacted",
+                r#"WatchCancelCompacted {"id":null}"#,
+            ),
+            ("watch hold 4", r#"WatchHold {"id":4}"#),
+            (
+                "journal --follow --method Put",
+                r#"JournalRead {"client":null,"connection":null,"follow":true,"methods":["Put"],"user":null}"#,
+            ),
+            ("watches", "Watches {}"),
+            ("connections", "Connections {}"),
+            ("wait --watchers 2", r#"Wait {"timeout":"","watchers":2}"#),
             ("store checkpoint a", r#"StoreCheckpoint {"name":"a"}"#),
             (
                 "store restore a --bump-revision 7 --mark-compacted",
@@ -341,6 +524,17 @@ mod tests {
             "wait",
             "wait --revision 1 --key k",
             "wait --timeout 1s",
+            "wait --key k --watchers 1",
+            "fault add",
+            "fault add --method Put",
+            "fault add --error UNAVAILABLE:x --reset",
+            "fault add --next 1 --every 2 --reset",
+            "fault add --prefix a --range a:b --reset",
+            "fault add --range a --reset",
+            "fault add --seed 7 --reset",
+            "fault add --wall --reset",
+            "fault add --retry-after 1 --reset",
+            "watch hold x",
             "-w yaml clock pending",
             "nothing",
         ] {

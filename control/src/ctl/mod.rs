@@ -3,11 +3,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `arguments.rs` | **the verbs**: their arguments, and the request that each sends |
+//! | `fault.rs` | the arguments of `fault add` |
 //! | `client.rs` | one request over HTTP/1.1 |
 //! | `output.rs` | responses as JSON lines and as tables |
 
 mod arguments;
 mod client;
+mod fault;
 mod output;
 
 use std::ffi::OsString;

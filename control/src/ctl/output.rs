@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -13,6 +15,8 @@ pub(super) enum Output {
     Fields(&'static [&'static str]),
     /// A list in the field with this name; a table has these columns.
     Rows(&'static str, &'static [&'static str]),
+    /// Objects, one after the other; a table has these columns, without a header.
+    Stream(&'static [&'static str]),
 }
 
 /// Writes an object of a response.
@@ -23,7 +27,7 @@ pub(super) fn print(
     line: &[u8],
 ) -> io::Result<()> {
     match output {
-        Output::Fields(_) if is_json => {
+        Output::Fields(_) | Output::Stream(_) if is_json => {
             out.write_all(line)?;
             out.write_all(b"\n")?;
         }
@@ -33,6 +37,14 @@ pub(super) fn print(
             for field in *fields {
                 writeln!(out, "{field:width$}  {}", text(&object[field]))?;
             }
+        }
+        Output::Stream(columns) => {
+            let object: Value = serde_json::from_slice(line)?;
+            let cells: Vec<_> = columns
+                .iter()
+                .map(|column| text(&object[*column]))
+                .collect();
+            writeln!(out, "{}", cells.join("  "))?;
         }
         Output::Rows(list, columns) => {
             let object: BTreeMap<&str, &RawValue> = serde_json::from_slice(line)?;
@@ -61,7 +73,12 @@ fn table(out: &mut impl Write, columns: &[&str], rows: &[&RawValue]) -> io::Resu
     let mut cells: Vec<Vec<String>> = vec![header];
     for row in rows {
         let row: Value = serde_json::from_str(row.get())?;
-        cells.push(columns.iter().map(|column| text(&row[*column])).collect());
+        cells.push(
+            columns
+                .iter()
+                .map(|column| cell(column, &row[*column]))
+                .collect(),
+        );
     }
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<_> = (0..columns.len())
@@ -75,6 +92,18 @@ fn table(out: &mut impl Write, columns: &[&str], rows: &[&RawValue]) -> io::Resu
         writeln!(out, "{}", cells.join("  ").trim_end())?;
     }
     Ok(())
+}
+
+/// Returns a cell of a table. Keys are in base64 in JSON.
+fn cell(column: &str, value: &Value) -> String {
+    let decoded = match (column, value) {
+        ("key" | "range_end", Value::String(key)) => STANDARD.decode(key).ok(),
+        _ => None,
+    };
+    match decoded {
+        Some(key) => text(&Value::String(String::from_utf8_lossy(&key).into_owned())),
+        None => text(value),
+    }
 }
 
 /// Returns a value for people. Control characters are escaped, so that they do not reach the terminal.

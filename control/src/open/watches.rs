@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::{Open, OpenError};
 
@@ -97,6 +98,8 @@ pub(super) struct Watches {
     /// A leaf lock: held for a look, a change or a copy of the list.
     open: Mutex<BTreeMap<u64, Arc<Watch>>>,
     last_id: AtomicU64,
+    /// Notified of each watch that is added.
+    added: Notify,
 }
 
 impl WatchStream {
@@ -223,6 +226,7 @@ impl Open {
             bookmark: AtomicBool::new(false),
         });
         watches.open.lock().insert(id, watch.clone());
+        watches.added.notify_waiters();
         watch
     }
 
@@ -230,6 +234,17 @@ impl Open {
     pub fn watch_ended(&self, id: u64) {
         let removed = self.inner.watches.open.lock().remove(&id);
         drop(removed);
+    }
+
+    /// Waits until at least this number of watches is open.
+    pub async fn wait_watches(&self, count: usize) {
+        loop {
+            let added = self.inner.watches.added.notified();
+            if self.watch_count() >= count {
+                return;
+            }
+            added.await;
+        }
     }
 
     /// Returns the number of open watches.

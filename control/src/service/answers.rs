@@ -6,13 +6,17 @@
     reason = "the functions of all methods have one form"
 )]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use revstore_engine::{LeaseId, Revision};
 use revstore_host::config::GoDuration;
 
+use super::faults;
 use crate::control::{Control, LISTED_MAX, Point};
 use crate::error::ControlError;
+use crate::fault::RuleId;
+use crate::open::{WatchCommand, WatchState};
 use crate::proto;
 use crate::store::RestoreOptions;
 use crate::target::AlarmName;
@@ -32,7 +36,7 @@ macro_rules! at {
     }};
 }
 
-fn text(duration: Duration) -> String {
+pub(super) fn text(duration: Duration) -> String {
     GoDuration::from(duration).to_string()
 }
 
@@ -41,7 +45,7 @@ fn invalid<T>(message: impl Into<String>) -> Answer<T> {
 }
 
 /// Parses a duration that is not negative.
-fn duration(name: &str, text: &str) -> Answer<Duration> {
+pub(super) fn duration(name: &str, text: &str) -> Answer<Duration> {
     match GoDuration::parse(text) {
         Ok(GoDuration(nanos)) => match u64::try_from(nanos) {
             Ok(nanos) => Ok(Duration::from_nanos(nanos)),
@@ -110,6 +114,143 @@ pub(super) fn clock_pending(
         ClockPendingResponse {
             pending: work.collect(),
             more: pending.more,
+        }
+    ))
+}
+
+pub(super) fn fault_add(
+    control: &Control,
+    request: &proto::FaultAddRequest,
+) -> Answer<proto::FaultAddResponse> {
+    let id = control.add_fault(faults::rule(request)?)?;
+    Ok(at!(control.point(), FaultAddResponse { id: id.0 }))
+}
+
+pub(super) fn fault_list(
+    control: &Control,
+    _: &proto::FaultListRequest,
+) -> Answer<proto::FaultListResponse> {
+    let faults = control
+        .faults()
+        .into_iter()
+        .map(|status| proto::FaultStatus {
+            id: status.id.0,
+            rule: status.rule.to_string(),
+            fired: status.fired,
+        });
+    Ok(at!(
+        control.point(),
+        FaultListResponse {
+            faults: faults.collect(),
+        }
+    ))
+}
+
+pub(super) fn fault_clear(
+    control: &Control,
+    request: &proto::FaultClearRequest,
+) -> Answer<proto::FaultClearResponse> {
+    let cleared = control.clear_faults(request.id.map(RuleId))? as u64;
+    Ok(at!(
+        control.point(),
+        FaultClearResponse { cleared: cleared }
+    ))
+}
+
+/// Gives a command to watches.
+fn watch(
+    control: &Control,
+    request: &proto::WatchRequest,
+    command: WatchCommand,
+) -> Answer<proto::WatchResponse> {
+    let watches = control.watch(request.id, command)? as u64;
+    Ok(at!(control.point(), WatchResponse { watches: watches }))
+}
+
+pub(super) fn watch_hold(
+    control: &Control,
+    request: &proto::WatchRequest,
+) -> Answer<proto::WatchResponse> {
+    watch(control, request, WatchCommand::Hold)
+}
+
+pub(super) fn watch_release(
+    control: &Control,
+    request: &proto::WatchRequest,
+) -> Answer<proto::WatchResponse> {
+    watch(control, request, WatchCommand::Release)
+}
+
+pub(super) fn watch_cut(
+    control: &Control,
+    request: &proto::WatchRequest,
+) -> Answer<proto::WatchResponse> {
+    watch(control, request, WatchCommand::Cut)
+}
+
+pub(super) fn watch_cancel_compacted(
+    control: &Control,
+    request: &proto::WatchRequest,
+) -> Answer<proto::WatchResponse> {
+    watch(control, request, WatchCommand::CancelCompacted)
+}
+
+pub(super) fn watch_bookmark(
+    control: &Control,
+    request: &proto::WatchRequest,
+) -> Answer<proto::WatchResponse> {
+    watch(control, request, WatchCommand::Bookmark)
+}
+
+pub(super) fn watches(
+    control: &Control,
+    _: &proto::WatchesRequest,
+) -> Answer<proto::WatchesResponse> {
+    let shared = |text: Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
+    let watches = control
+        .watches()
+        .into_iter()
+        .map(|watch| proto::WatchStatus {
+            id: watch.id,
+            client: shared(watch.info.client),
+            key: watch.info.key,
+            range_end: watch.info.range_end,
+            start: watch.info.start,
+            position: watch.position,
+            lag: watch.lag,
+            state: match watch.state {
+                WatchState::Synced => "synced",
+                WatchState::Sending => "sending",
+                WatchState::Held => "held",
+            }
+            .to_owned(),
+            user: shared(watch.info.user),
+            connection: watch.info.connection.unwrap_or_default(),
+        });
+    Ok(at!(
+        control.point(),
+        WatchesResponse {
+            watches: watches.collect(),
+        }
+    ))
+}
+
+pub(super) fn connections(
+    control: &Control,
+    _: &proto::ConnectionsRequest,
+) -> Answer<proto::ConnectionsResponse> {
+    let connections = control.connections().into_iter();
+    let connections = connections.map(|connection| proto::ConnectionStatus {
+        id: connection.id,
+        address: connection.address.unwrap_or_default(),
+        client: connection.client.unwrap_or_default(),
+        since: text(connection.since),
+        requests: connection.requests,
+    });
+    Ok(at!(
+        control.point(),
+        ConnectionsResponse {
+            connections: connections.collect(),
         }
     ))
 }
@@ -287,7 +428,7 @@ pub(super) async fn wait(
         timeout => Some(duration("timeout", timeout)?),
     };
     let condition = match request.condition {
-        None => return invalid("a condition is required: min_revision or key"),
+        None => return invalid("a condition is required: min_revision, key or watchers"),
         Some(proto::wait_request::Condition::MinRevision(revision)) if revision < 0 => {
             return invalid(format!("revision {revision} is negative"));
         }
@@ -298,6 +439,9 @@ pub(super) async fn wait(
             return invalid("the key is empty");
         }
         Some(proto::wait_request::Condition::Key(key)) => Condition::Key(key),
+        Some(proto::wait_request::Condition::Watchers(count)) => {
+            Condition::Watches(usize::try_from(count).unwrap_or(usize::MAX))
+        }
     };
     Ok(at!(control.wait(condition, timeout).await?, WaitResponse))
 }

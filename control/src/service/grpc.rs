@@ -2,7 +2,8 @@
 
 use tonic::{Request, Response, Status};
 
-use super::answers;
+use super::journal::Records;
+use super::{answers, journal};
 use crate::control::Control;
 use crate::error::ControlError;
 use crate::proto;
@@ -47,6 +48,15 @@ macro_rules! methods {
                 self.answer(request, answers::$method).await
             })*
 
+            type JournalReadStream = Records;
+
+            async fn journal_read(
+                &self,
+                request: Request<proto::JournalReadRequest>,
+            ) -> Result<Response<Records>, Status> {
+                Ok(Response::new(journal::read(&self.control, request.into_inner())))
+            }
+
             async fn wait(
                 &self,
                 request: Request<proto::WaitRequest>,
@@ -62,6 +72,16 @@ methods! {
     clock_set: ClockSetRequest -> ClockResponse;
     clock_advance: ClockAdvanceRequest -> ClockResponse;
     clock_pending: ClockPendingRequest -> ClockPendingResponse;
+    fault_add: FaultAddRequest -> FaultAddResponse;
+    fault_list: FaultListRequest -> FaultListResponse;
+    fault_clear: FaultClearRequest -> FaultClearResponse;
+    watch_hold: WatchRequest -> WatchResponse;
+    watch_release: WatchRequest -> WatchResponse;
+    watch_cut: WatchRequest -> WatchResponse;
+    watch_cancel_compacted: WatchRequest -> WatchResponse;
+    watch_bookmark: WatchRequest -> WatchResponse;
+    watches: WatchesRequest -> WatchesResponse;
+    connections: ConnectionsRequest -> ConnectionsResponse;
     store_checkpoint: StoreCheckpointRequest -> StoreCheckpointResponse;
     store_restore: StoreRestoreRequest -> StoreResponse;
     store_reset: StoreResetRequest -> StoreResponse;

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `answers.rs` | one function for each method: from a request to its response |
+//! | `faults.rs`, `journal.rs` | the rules of requests, the records of responses |
 //! | `grpc.rs` | the gRPC service over them |
 //! | `json.rs` | requests and responses in JSON, for the gRPC service |
 //! | `http.rs` | a request: access, and which of the two it is for |
@@ -10,8 +11,10 @@
 
 mod access;
 mod answers;
+mod faults;
 mod grpc;
 mod http;
+mod journal;
 mod json;
 
 pub use self::access::{Access, TokenFile, TokenFileError};

@@ -4,7 +4,7 @@ use std::{any::Any, sync::Arc};
 
 use axum::Router;
 use revstore_control::{
-    AlarmName, Control, ControlError, Target,
+    AlarmName, Control, ControlError, Hooks, Target,
     clock::{Activity, ControlClock},
     service::{Access, ControlService, TokenFile},
     store::{Fork, Frozen},
@@ -42,7 +42,13 @@ pub(crate) fn control(
         config: config.clone(),
         _activity: activity,
     };
-    Control::new(clock, Arc::new(target), options.memory_limit)
+    let interceptor = stage.interceptor();
+    let hooks = Hooks {
+        rules: interceptor.rules.clone(),
+        journal: interceptor.journal.clone(),
+        open: interceptor.open.clone(),
+    };
+    Control::new(clock, Arc::new(target), hooks, options.memory_limit)
 }
 
 /// Returns the routes of the port of control.

@@ -214,6 +214,151 @@ async fn a_fork_is_an_independent_server() {
     forked.range(get).await.expect_err("the fork has ended");
 }
 
+#[tokio::test]
+async fn faults_are_controlled_from_the_command_line() {
+    let server = server();
+    let url = ctl_of(&server).to_owned();
+    let run = async |line: &'static str| {
+        let url = url.clone();
+        tokio::task::spawn_blocking(move || ctl(&url, line))
+            .await
+            .expect("the command line")
+    };
+    let mut client = KvClient::new(channel(server.endpoint()).await);
+    let put = || PutRequest {
+        key: "a/key".into(),
+        ..PutRequest::default()
+    };
+    let added = run("fault add --method Put --prefix a/ --next 1 --preset no-leader").await;
+    assert_eq!(added[0]["id"], 1);
+    let added = run("fault add --method Put --next 2 --error-after DATA_LOSS:lost").await;
+    assert_eq!(added[0]["id"], 2);
+    let refused = client.put(put()).await.expect_err("the first rule");
+    assert_eq!(refused.message(), "etcdserver: no leader");
+    assert_eq!(server.engine().current_revision(), Revision(1));
+    let lost = client.put(put()).await.expect_err("the second rule");
+    assert_eq!(
+        (lost.code(), lost.message()),
+        (tonic::Code::DataLoss, "lost")
+    );
+    assert_eq!(
+        server.engine().current_revision(),
+        Revision(2),
+        "the write is committed"
+    );
+    let expected = json!({"id": 1, "fired": 1, "rule": "--method Put --prefix a/ --next 1 --preset no-leader"});
+    assert_eq!(run("fault list").await[0], expected);
+    assert_eq!(run("fault clear 1").await[0]["cleared"], 1);
+    assert_eq!(run("fault clear").await[0]["cleared"], 1);
+    client.put(put()).await.expect("no rule");
+    let records = run("journal --method Put").await;
+    let outcomes: Vec<_> = records
+        .iter()
+        .map(|it| (&it["code"], &it["rule"], &it["revision"]))
+        .collect();
+    let of = |code: &str, rule: u64| (Value::from(code), Value::from(rule));
+    let expected = [of("UNAVAILABLE", 1), of("DATA_LOSS", 2), of("OK", 0)];
+    for ((code, rule, _), expected) in outcomes.iter().zip(expected) {
+        assert_eq!(((*code).clone(), (*rule).clone()), expected, "{records:?}");
+    }
+    assert_eq!(outcomes.len(), 3);
+    assert_eq!(run("connections").await.len(), 1);
+}
+
+#[tokio::test]
+async fn watches_are_controlled_from_the_command_line() {
+    let server = server();
+    let url = ctl_of(&server).to_owned();
+    let run = async |line: &'static str| {
+        let url = url.clone();
+        tokio::task::spawn_blocking(move || ctl(&url, line))
+            .await
+            .expect("the command line")
+    };
+    let control = server.control().expect("control").clone();
+    let opened = tokio::spawn(async move { control.wait(Condition::Watches(1), None).await });
+    let mut watches = WatchClient::new(channel(server.endpoint()).await);
+    let create = WatchCreateRequest {
+        key: "key".into(),
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    let requests =
+        tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
+    let mut events = watches.watch(requests).await.expect("a watch").into_inner();
+    assert!(
+        events
+            .message()
+            .await
+            .expect("a response")
+            .expect("one")
+            .created
+    );
+    opened.await.expect("a task").expect("a watch");
+    run("wait --watchers 1 --timeout 5s").await;
+    let listed = run("watches").await.remove(0);
+    assert_eq!(
+        (&listed["key"], &listed["state"]),
+        (&"a2V5".into(), &"synced".into())
+    );
+    assert_eq!(run("watch hold").await[0]["watches"], 1);
+    server.engine().put("key", "").expect("a put");
+    assert_eq!(run("watches").await[0]["state"], "held");
+    run("watch release").await;
+    let response = events.message().await.expect("a response").expect("one");
+    assert_eq!(response.events.len(), 1);
+    run("watch bookmark").await;
+    let response = events.message().await.expect("a response").expect("one");
+    assert_eq!(
+        (
+            response.events.len(),
+            response.header.expect("a header").revision
+        ),
+        (0, 2)
+    );
+    run("watch cancel-compacted").await;
+    let response = events.message().await.expect("a response").expect("one");
+    assert!(response.canceled && response.compact_revision > 0);
+    let error = tokio::task::spawn_blocking({
+        let url = url.clone();
+        move || refused(&url, "watch hold 1", 1)
+    });
+    assert_eq!(
+        error.await.expect("the command line"),
+        "revstore ctl: there is no open watch 1\n"
+    );
+}
+
+/// A client that follows the journal and never reads costs nothing but its connection.
+#[tokio::test]
+async fn a_follower_that_never_reads_leaves_the_server_working() {
+    use revstore::control::proto::{JournalReadRequest, control_client::ControlClient};
+
+    let server = server();
+    let mut control = ControlClient::new(channel(ctl_of(&server)).await);
+    let follow = JournalReadRequest {
+        follow: true,
+        ..JournalReadRequest::default()
+    };
+    let mut records = control
+        .journal_read(follow)
+        .await
+        .expect("a stream")
+        .into_inner();
+    let mut client = KvClient::new(channel(server.endpoint()).await);
+    for _ in 0..2_000 {
+        let put = PutRequest {
+            key: "key".into(),
+            ..PutRequest::default()
+        };
+        client.put(put).await.expect("a put");
+    }
+    let first = records.message().await.expect("a record").expect("one");
+    assert_eq!((&*first.method, first.number), ("etcdserverpb.KV/Put", 1));
+}
+
 /// A watch of the old history never gets events of the new one.
 #[tokio::test]
 async fn a_restore_ends_watches_and_serves_the_old_keys() {
