@@ -456,8 +456,8 @@ impl ServerBuilder {
         if config.control.is_some() && fork.is_none() && (has_clock || store.is_some()) {
             return Err(StartError::ControlOfStore);
         }
-        let (clock, state) = match fork {
-            Some((clock, state)) => (Some(clock), Some(state)),
+        let (clock, node_state) = match fork {
+            Some((clock, node_state)) => (Some(clock), Some(node_state)),
             None => (config.control.as_ref().map(control::clock), None),
         };
         let engine = match &clock {
@@ -482,7 +482,7 @@ impl ServerBuilder {
         let store = match store {
             Some(_) if config.persist.is_some() => return Err(StartError::PersistOfStore),
             Some(engine) => Store {
-                state: state.unwrap_or_default(),
+                state: node_state.unwrap_or_default(),
                 ..Store::of(engine)
             },
             None => {

@@ -105,9 +105,9 @@ impl Checkpoints {
             state.bytes -= removed.values().map(|removed| removed.bytes).sum::<u64>();
             removed
         };
-        removed
-            .into_values()
-            .for_each(|removed| free(Some(removed)));
+        for removed in removed.into_values() {
+            free(Some(removed));
+        }
     }
 
     /// Returns whether there was one.

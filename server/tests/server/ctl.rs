@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use revstore::control::Condition;
+use revstore::control::{Condition, store::RestoreOptions};
 use revstore::engine::{LeaseId, Put, Revision};
 use revstore::{ClockMode, ControlConfig, EndpointUrl, ListenUrl, Server, StartError};
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
@@ -390,8 +390,10 @@ async fn a_restore_ends_watches_and_serves_the_old_keys() {
             .expect("one")
             .created
     );
-    control.restore("a", Default::default()).expect("a restore");
-    kv.put(put()).await.or_else(|_| Err(())).ok();
+    control
+        .restore("a", RestoreOptions::default())
+        .expect("a restore");
+    control.engine().put("key", "new").expect("a put");
     let mut received = Vec::new();
     while let Ok(Some(response)) = events.message().await {
         received.extend(response.events);
