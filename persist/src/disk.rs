@@ -108,9 +108,26 @@ impl Disk for SystemDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Debug + Send>> {
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path)?;
+        Ok(Box::new(LockedFile::lock(options.open(path)?)?))
+    }
+}
+
+/// A file with a lock that ends when this is dropped, also while a copy of the descriptor exists: a process that another
+/// thread starts at this moment has one until it executes its program.
+#[derive(Debug)]
+struct LockedFile(File);
+
+impl LockedFile {
+    fn lock(file: File) -> io::Result<Self> {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        Ok(Self(file))
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // If it fails, the close of the file ends the lock.
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -127,5 +144,23 @@ impl DiskFile for File {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         File::set_len(self, len)?;
         self.seek(SeekFrom::Start(len)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_while_a_new_process_has_a_copy_of_its_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let locked = LockedFile::lock(File::create(&path).unwrap()).unwrap();
+        let inherited = locked.0.try_clone().unwrap();
+        let other = || LockedFile::lock(File::create(&path).unwrap());
+        assert_eq!(other().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(locked);
+        other().unwrap();
+        drop(inherited);
     }
 }
