@@ -81,6 +81,11 @@ impl ConnectionHandle {
         });
     }
 
+    /// Returns the last command.
+    fn command(&self) -> Command {
+        *self.command.borrow()
+    }
+
     /// Completes when the connection has to end after the requests in flight.
     pub(crate) async fn going_away(&self) {
         self.wait(Command::GoAway).await;
@@ -134,7 +139,13 @@ pub(crate) async fn run_gated(
     let command = tokio::select! {
         biased;
         command = handle.wait(Command::BlackHole) => command,
-        served = &mut connection => return served,
+        served = &mut connection => {
+            // The command may have come after the first branch was polled, and have ended the connection.
+            if handle.command() == Command::Reset {
+                socket.reset_on_close();
+            }
+            return served;
+        }
     };
     let command = if command == Command::BlackHole {
         // The connection is not polled any more, so it neither reads nor writes.
