@@ -11,6 +11,7 @@ mod config;
 pub mod control;
 mod http;
 pub mod identity;
+mod in_process;
 mod node;
 mod persist;
 mod run;
@@ -22,6 +23,9 @@ mod version;
 pub use config::{
     AllowList, AuthConfig, AuthToken, Cluster, Config, ControlConfig, Invocation, JwtOptions, parse,
 };
+#[cfg(feature = "channel")]
+pub use in_process::Connector;
+pub use in_process::{InProcess, TokioClock};
 pub use revstore_control::clock::ClockMode;
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;

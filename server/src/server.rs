@@ -21,6 +21,7 @@ use tokio::{runtime, sync::oneshot};
 use crate::{
     config::{Config, ControlConfig},
     control::{self, Interceptor, Stage},
+    in_process::{InProcess, TokioClock},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
     start_error::StartError,
@@ -174,6 +175,14 @@ impl Server {
             has_clock: false,
             fork: None,
         }
+    }
+
+    /// Starts a server without ports in the runtime of the caller, with the defaults: see [`InProcess`].
+    ///
+    /// # Errors
+    /// The thread is not in a tokio runtime.
+    pub fn in_process() -> Result<InProcess, StartError> {
+        Self::builder().start_in_process()
     }
 
     /// Returns the first of the [`endpoints`](Self::endpoints), such as `http://127.0.0.1:40123`.
@@ -436,6 +445,50 @@ impl ServerBuilder {
         self
     }
 
+    /// Starts a server without ports, threads and a runtime of its own: see [`InProcess`]. The URLs to listen on have no
+    /// effect. Unless [`clock`](Self::clock) was called, the clock of a new store is a [`TokioClock`].
+    ///
+    /// # Errors
+    /// The thread is not in a tokio runtime, or the builder has one of the options `control`, `tls`, `log` and `persist`.
+    ///
+    /// # Panics
+    /// The runtime has no time.
+    pub fn start_in_process(self) -> Result<InProcess, StartError> {
+        let Self {
+            mut config,
+            mut engine,
+            store,
+            min_lease_ttl,
+            log,
+            is_intercepted,
+            has_clock,
+            ..
+        } = self;
+        let refused = [
+            ("control", config.control.is_some() || is_intercepted),
+            ("tls", config.tls.is_some()),
+            ("log", log.is_some()),
+            ("persist", config.persist.is_some()),
+        ];
+        if let Some((option, _)) = refused.into_iter().find(|(_, is_set)| *is_set) {
+            return Err(StartError::InProcess { option });
+        }
+        if runtime::Handle::try_current().is_err() {
+            return Err(StartError::NoRuntime);
+        }
+        if !has_clock && store.is_none() {
+            engine = engine.clock(TokioClock::new());
+        }
+        config.listen_client_urls.clear();
+        config.listen_client_http_urls.clear();
+        config.listen_metrics_urls.clear();
+        config.listen_peer_urls.clear();
+        let sockets = Sockets::bind(&config)?;
+        let store = open_store(&config, engine, store, min_lease_ttl)?;
+        let node = node::portless(&config, sockets, &store);
+        Ok(InProcess::new(&config, node))
+    }
+
     /// Starts the server. Blocks until its ports are bound. This takes only the time of the system calls, so
     /// async code may call it too.
     ///
@@ -479,20 +532,10 @@ impl ServerBuilder {
             // A URL that cannot be parsed, for example with a blank in its socket path, is not advertised.
             config.advertise_client_urls = urls.filter_map(Result::ok).collect();
         }
-        let store = match store {
-            Some(_) if config.persist.is_some() => return Err(StartError::PersistOfStore),
-            Some(engine) => Store {
-                state: node_state.unwrap_or_default(),
-                ..Store::of(engine)
-            },
-            None => {
-                let mut engine = node::configure(engine, &config)?;
-                if let Some(ttl) = min_lease_ttl {
-                    engine = engine.lease_ttl_min(ttl);
-                }
-                Store::open(&config, engine)?
-            }
-        };
+        let mut store = open_store(&config, engine, store, min_lease_ttl)?;
+        if let Some(node_state) = node_state {
+            store.state = node_state;
+        }
         let engine = store.engine.clone();
         let is_intercepted = is_intercepted || clock.is_some();
         let interceptor = is_intercepted.then(|| Interceptor::new(engine.clock()));
@@ -546,6 +589,26 @@ impl ServerBuilder {
                 journal: closed_on_drop,
             }),
         })
+    }
+}
+
+/// Returns the store of the program, or opens one.
+fn open_store(
+    config: &Config,
+    engine: EngineBuilder,
+    store: Option<Engine>,
+    min_lease_ttl: Option<Duration>,
+) -> Result<Store, StartError> {
+    match store {
+        Some(_) if config.persist.is_some() => Err(StartError::PersistOfStore),
+        Some(engine) => Ok(Store::of(engine)),
+        None => {
+            let mut engine = node::configure(engine, config)?;
+            if let Some(ttl) = min_lease_ttl {
+                engine = engine.lease_ttl_min(ttl);
+            }
+            Store::open(config, engine)
+        }
     }
 }
 

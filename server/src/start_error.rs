@@ -67,6 +67,15 @@ pub enum StartError {
     /// The threads or the event queue of the runtime cannot be created.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
+    /// A server without ports was started outside of a tokio runtime.
+    #[error("a server without ports needs a tokio runtime")]
+    NoRuntime,
+    /// An option was set that a server without ports does not have.
+    #[error("a server without ports has no `{option}`")]
+    InProcess {
+        /// The option of the builder.
+        option: &'static str,
+    },
     /// The handlers of the signals cannot be installed.
     #[error("cannot install the signal handlers: {0}")]
     Signals(io::Error),

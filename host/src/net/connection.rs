@@ -151,13 +151,27 @@ pub async fn serve_connection<M: MakeService>(
     options: HttpOptions,
     make_service: M,
 ) -> Result<(), BoxError> {
+    serve_connection_until(stream, options, make_service, std::future::pending()).await
+}
+
+/// Serves a connection like [`serve_connection`]. After `shutdown` completes, the connection ends when the requests in flight
+/// have completed.
+///
+/// # Errors
+/// The connection failed.
+pub async fn serve_connection_until<M: MakeService>(
+    stream: impl AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin + 'static,
+    options: HttpOptions,
+    make_service: M,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), BoxError> {
     let serving = Serving {
         options,
         security: Security::Plain,
         make_service,
     };
     let transport = Transport::Boxed(Box::new(stream));
-    let served = serve(transport, Arc::new(serving), None, std::future::pending()).await;
+    let served = serve(transport, Arc::new(serving), None, shutdown).await;
     served.map_err(Into::into)
 }
 

@@ -25,7 +25,9 @@ mod tls;
 mod transport;
 mod upgrade;
 
-pub use connection::{BoxError, ClientIdentity, MakeService, serve_connection};
+pub use connection::{
+    BoxError, ClientIdentity, MakeService, serve_connection, serve_connection_until,
+};
 pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
 pub use gate::{ConnectionGate, ConnectionHandle};
 pub use listen_url::{ListenAddress, ListenUrl};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::Router;
 use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
 use revstore_grpc::{AuthOptions, Gateway, Identity, Services, ServicesBuilder, Shutdown};
-use revstore_host::net::EndpointUrl;
+use revstore_host::net::{EndpointUrl, HttpOptions};
 use revstore_persist::{Metadata, Persist};
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     http::{
         self, Access, ApplyTimes, CallCounters, CountedServices, HealthCounters, NodeInfo, Probe,
     },
+    persist::Store,
     version::ETCD_VERSION,
 };
 
@@ -100,6 +101,15 @@ impl Blueprint {
                 .and_then(Result::ok),
             interceptor,
         }
+    }
+
+    /// Builds the first node of a server, with the journal or the state of its store.
+    fn build_over(&self, store: &Store) -> Node {
+        let journal = store.journal.as_ref();
+        self.build(store.engine.clone(), journal, |services| match journal {
+            Some(_) => services,
+            None => services.state(store.state.clone()),
+        })
     }
 
     /// Builds a node over an engine, with its journal if it has one. `complete` may add to the options of the services.
@@ -226,6 +236,26 @@ impl Node {
             PortKind::Metrics => (None, Some(&self.metrics)),
             PortKind::Peer => (None, Some(&self.peer)),
         }
+    }
+}
+
+/// Builds the node of a server without ports. Must run in the runtime that serves the node.
+pub(crate) fn portless(config: &Config, sockets: Sockets, store: &Store) -> Node {
+    let identity = store.keep_ids(identity(config));
+    Blueprint::new(config, identity, sockets.auth, None).build_over(store)
+}
+
+/// Returns the settings of connections of a kind of port.
+pub(crate) fn http_options(config: &Config, kind: PortKind) -> HttpOptions {
+    let options = HttpOptions::new()
+        .max_concurrent_streams(config.max_concurrent_streams)
+        .keepalive(config.keepalive)
+        .endpoint(kind.endpoint());
+    if kind.is_only_grpc() {
+        // HT-13.
+        options.http2_only()
+    } else {
+        options
     }
 }
 

@@ -6,7 +6,7 @@ use revstore_host::net::{ClientIdentity, HttpOptions, Listener, TlsAcceptor};
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-use super::{Blueprint, PortKind, Sockets, identity, sockets::log_addresses};
+use super::{Blueprint, PortKind, Sockets, http_options, identity, sockets::log_addresses};
 use crate::{
     config::Config,
     control::{self, Controlled, Interceptor, Stage},
@@ -66,11 +66,7 @@ impl ServingNode {
     ) -> Self {
         let identity = store.keep_ids(identity(config));
         let blueprint = Blueprint::new(config, identity, sockets.auth.clone(), interceptor);
-        let journal = store.journal.as_ref();
-        let node = blueprint.build(store.engine.clone(), journal, |services| match journal {
-            Some(_) => services,
-            None => services.state(store.state.clone()),
-        });
+        let node = blueprint.build_over(store);
         log_addresses(&sockets);
         let control_port = sockets.control.take();
         let services = node.grpc.services.clone();
@@ -198,9 +194,6 @@ fn ports(
     sockets: Sockets,
     service: impl Fn(PortKind, bool) -> PortService,
 ) -> Vec<Port> {
-    let options = HttpOptions::new()
-        .max_concurrent_streams(config.max_concurrent_streams)
-        .keepalive(config.keepalive);
     let has_http = !config.has_separate_http();
     // Each kind with its certificate. `Config` guarantees a certificate if a URL of the kind requires TLS.
     let tls = sockets.tls;
@@ -212,13 +205,7 @@ fn ports(
     ];
     let mut ports = Vec::new();
     for (listeners, kind, tls) in kinds {
-        let options = options.endpoint(kind.endpoint());
-        let options = if kind.is_only_grpc() {
-            // HT-13.
-            options.http2_only()
-        } else {
-            options
-        };
+        let options = http_options(config, kind);
         for listener in listeners {
             ports.push(Port {
                 options,

@@ -1,0 +1,188 @@
+//! A server without ports, in the runtime of its clients.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use revstore::{Certificate, Server, StartError, TlsOptions};
+use revstore_proto::etcdserverpb::{
+    LeaseGrantRequest, PutRequest, RangeRequest, WatchCreateRequest, WatchRequest,
+    kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient,
+    watch_request::RequestUnion,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_stream::StreamExt;
+use tonic::{Code, transport::Channel};
+
+fn put(key: &str, value: impl Into<Bytes>) -> PutRequest {
+    PutRequest {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: value.into(),
+        ..PutRequest::default()
+    }
+}
+
+fn range(key: &str) -> RangeRequest {
+    RangeRequest {
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        ..RangeRequest::default()
+    }
+}
+
+/// A watch of all keys, which never sends another request.
+async fn watch_all(
+    channel: Channel,
+) -> tonic::Streaming<revstore_proto::etcdserverpb::WatchResponse> {
+    let create = WatchCreateRequest {
+        key: Bytes::from_static(&[0]),
+        range_end: Bytes::from_static(&[0]),
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let response = WatchClient::new(channel).watch(requests).await;
+    let mut responses = response.expect("a stream").into_inner();
+    let created = responses.message().await.expect("a response");
+    assert!(created.expect("a response").created);
+    responses
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_expire_by_the_time_of_the_runtime_and_watches_see_it() {
+    let server = Server::in_process().unwrap();
+    let channel = server.channel();
+    let mut watch = watch_all(channel.clone()).await;
+    let grant = LeaseGrantRequest { ttl: 3_600, id: 7 };
+    LeaseClient::new(channel.clone())
+        .lease_grant(grant)
+        .await
+        .unwrap();
+    let attached = PutRequest {
+        lease: 7,
+        ..put("session", "mine")
+    };
+    KvClient::new(channel.clone()).put(attached).await.unwrap();
+    assert_eq!(watch.message().await.unwrap().unwrap().events.len(), 1);
+    let start = tokio::time::Instant::now();
+    // The time goes on while the client waits.
+    let response = watch.message().await.unwrap().unwrap();
+    assert_eq!(response.events[0].r#type, 1, "the key is deleted");
+    assert_eq!(start.elapsed().as_secs(), 3_600);
+    let found = KvClient::new(channel).range(range("session")).await;
+    assert_eq!(found.unwrap().into_inner().count, 0);
+}
+
+#[tokio::test]
+async fn the_http_endpoints_answer_on_a_connection() {
+    let server = Server::in_process().unwrap();
+    for (path, expected) in [
+        ("/version", "etcdserver"),
+        ("/health", r#""health":"true""#),
+    ] {
+        let mut stream = server.connect();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
+        assert!(response.contains(expected), "{response}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_largest_value_passes_through_a_small_buffer_beside_a_client_that_never_reads() {
+    let server = Server::in_process().unwrap();
+    // Its events fill the buffers of the connection, and wait.
+    let idle = watch_all(server.channel()).await;
+    let mut client = KvClient::new(server.channel());
+    let value = Bytes::from(vec![7; 1_500_000]);
+    for _ in 0..5 {
+        client.put(put("large", value.clone())).await.unwrap();
+    }
+    let found = client.range(range("large")).await.unwrap().into_inner();
+    assert_eq!(found.kvs[0].value, value);
+    drop(idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_server_ends_streams_and_refuses_connections() {
+    let server = Server::in_process().unwrap();
+    let channel = server.channel();
+    let mut watch = watch_all(channel.clone()).await;
+    let clone = server.clone();
+    drop(server);
+    KvClient::new(channel.clone())
+        .put(put("a", "1"))
+        .await
+        .expect("a clone keeps the server alive");
+    drop(clone);
+    assert_eq!(watch.message().await.unwrap().unwrap().events.len(), 1);
+    let end = watch.message().await.unwrap_err();
+    assert_eq!(end.code(), Code::Unavailable, "{end}");
+    let refused = KvClient::new(channel).put(put("a", "2")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_connections_but_not_for_ever() {
+    let server = Server::in_process().unwrap();
+    let _watch = watch_all(server.channel()).await;
+    // A client that says nothing.
+    let _silent = server.connect();
+    let start = tokio::time::Instant::now();
+    server.stop().await;
+    assert!(start.elapsed() <= Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_have_ended_are_freed() {
+    let server = Server::in_process().unwrap();
+    for _ in 0..2_000 {
+        drop(server.connect());
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(server.connect());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let tasks = tokio::runtime::Handle::current()
+        .metrics()
+        .num_alive_tasks();
+    assert!(tasks < 10, "{tasks} tasks");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_clients_share_a_server_in_a_runtime_of_several_threads() {
+    let server = Server::in_process().unwrap();
+    let clients = (0..50).map(|client| {
+        let mut kv = KvClient::new(server.channel());
+        tokio::spawn(async move {
+            for number in 0..20 {
+                kv.put(put(&format!("{client}/{number}"), ""))
+                    .await
+                    .unwrap();
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+    assert_eq!(server.engine().current_revision().0, 1_001);
+}
+
+#[tokio::test]
+async fn options_that_cannot_be_honoured_are_refused() {
+    let tls = TlsOptions::new(Certificate::SelfSigned { validity_years: 1 });
+    let refused = Server::builder().tls(tls).start_in_process();
+    assert!(
+        matches!(refused, Err(StartError::InProcess { option: "tls" })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_thread_without_a_runtime_gets_an_error() {
+    let refused = Server::in_process();
+    assert!(matches!(refused, Err(StartError::NoRuntime)), "{refused:?}");
+}
