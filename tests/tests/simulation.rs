@@ -217,7 +217,8 @@ impl Candidate {
         let end = Instant::now() + DURATION;
         while Instant::now() < end {
             let name = self.name;
-            match timeout(end - Instant::now(), self.session()).await {
+            let session = Box::pin(self.session());
+            match timeout(end - Instant::now(), session).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     self.trace.add(format!("{name}: {}", kind(&error)));
