@@ -31,9 +31,10 @@ const HIDDEN: [&str; 17] = [
 ];
 
 /// The flags that etcd 3.5 does not have: those of 3.6 and 3.7, and those of revstore.
-const NEWER: &str = "answer-memory-bytes auto-compaction-interval bootstrap-defrag-threshold-megabytes client-cert-allowed-cn \
+const NEWER: &str = "answer-memory-bytes auto-advance-idle auto-compaction-interval bootstrap-defrag-threshold-megabytes client-cert-allowed-cn \
     compact-hash-check-enabled compact-hash-check-time compaction-batch-limit \
-    compaction-sleep-interval corrupt-check-time discovery-cacert discovery-cert \
+    compaction-sleep-interval control-allow-remote control-clock control-listen-url \
+    control-memory-limit control-token-file corrupt-check-time discovery-cacert discovery-cert \
     discovery-dial-timeout discovery-endpoints discovery-insecure-skip-tls-verify \
     discovery-insecure-transport discovery-keepalive-time discovery-keepalive-timeout discovery-key \
     discovery-password discovery-request-timeout discovery-token discovery-user \
