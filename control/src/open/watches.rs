@@ -18,6 +18,9 @@ pub struct WatchStream {
     task: Mutex<Option<Waker>>,
     /// Whether the task has sent everything that the store has for it. Relaxed: only for lists.
     is_idle: AtomicBool,
+    /// Whether a watch of the stream was given a command, so that the task does not look at each watch before each
+    /// response.
+    is_commanded: AtomicBool,
 }
 
 /// What is known of a watch from its creation on.
@@ -121,6 +124,13 @@ impl WatchStream {
         }
     }
 
+    /// Returns whether a watch of the stream was given a command since the last call.
+    pub fn take_commanded(&self) -> bool {
+        // Acquire: pairs with the Release of the command, which sets the flag of the watch before.
+        self.is_commanded.load(Ordering::Relaxed)
+            && self.is_commanded.swap(false, Ordering::Acquire)
+    }
+
     /// Records whether everything was sent that the store has.
     pub fn set_idle(&self, is_idle: bool) {
         self.is_idle.store(is_idle, Ordering::Relaxed);
@@ -183,6 +193,8 @@ impl Watch {
             WatchCommand::CancelCompacted => self.cancel.store(true, Ordering::Release),
             WatchCommand::Bookmark => self.bookmark.store(true, Ordering::Release),
         }
+        // Release: pairs with the Acquire of the task.
+        self.stream.is_commanded.store(true, Ordering::Release);
         self.stream.wake();
     }
 

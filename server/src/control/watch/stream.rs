@@ -46,6 +46,10 @@ pub(in crate::control) struct WatchBody {
     ready: VecDeque<Bytes>,
     watches: HashMap<i64, OpenWatch>,
     held: Held,
+    /// The watches that a rule holds.
+    held_by_rule: HashSet<i64>,
+    /// Whether a watch with held responses may have been released.
+    is_released: bool,
     /// The watches that were canceled without the services, until these confirm it.
     canceled: HashSet<i64>,
     /// The watches that get the next progress notification of the stream.
@@ -91,6 +95,8 @@ impl WatchBody {
             ready: VecDeque::new(),
             watches: HashMap::new(),
             held: Held::default(),
+            held_by_rule: HashSet::new(),
+            is_released: false,
             canceled: HashSet::new(),
             bookmarks: HashSet::new(),
             header: Bytes::new(),
@@ -100,7 +106,11 @@ impl WatchBody {
     }
 
     /// Executes the commands to the watches of the stream. Returns the status with which it ends, if it was cut.
-    fn execute_commands(&mut self, context: &mut Context<'_>) -> Option<Status> {
+    fn execute_commands(&mut self) -> Option<Status> {
+        if !self.stream.take_commanded() {
+            return None;
+        }
+        self.is_released = true;
         let mut canceled = Vec::new();
         for (id, open) in &mut self.watches {
             if open.watch.take_cut() {
@@ -112,12 +122,6 @@ impl WatchBody {
             if open.watch.take_bookmark() && self.bookmarks.insert(*id) {
                 self.call.inject(intercept::progress_request());
             }
-            if let Some(hold) = &mut open.hold
-                && Pin::new(hold).poll(context).is_ready()
-            {
-                open.hold = None;
-                open.watch.set_held_by_rule(false);
-            }
         }
         for id in canceled {
             self.cancel(id);
@@ -125,9 +129,33 @@ impl WatchBody {
         None
     }
 
+    /// Looks for the end of the rules that hold watches. Returns whether one has ended; otherwise, the task is woken
+    /// when one ends.
+    fn poll_rules(&mut self, context: &mut Context<'_>) -> bool {
+        let watches = &mut self.watches;
+        let before = self.held_by_rule.len();
+        self.held_by_rule.retain(|id| {
+            let Some(open) = watches.get_mut(id) else {
+                return false;
+            };
+            let Some(hold) = &mut open.hold else {
+                return false;
+            };
+            if Pin::new(hold).poll(context).is_pending() {
+                return true;
+            }
+            open.hold = None;
+            open.watch.set_held_by_rule(false);
+            false
+        });
+        let has_ended = self.held_by_rule.len() < before;
+        self.is_released |= has_ended;
+        has_ended
+    }
+
     /// Makes the held responses of watches that are not held any longer ready.
     fn release(&mut self) {
-        if self.held.is_empty() {
+        if !std::mem::take(&mut self.is_released) || self.held.is_empty() {
             return;
         }
         let watches = &self.watches;
@@ -158,6 +186,8 @@ impl WatchBody {
     /// Removes a watch that has ended.
     fn remove(&mut self, id: i64) {
         self.held.remove(id);
+        self.held_by_rule.remove(&id);
+        self.is_released = true;
         self.bookmarks.remove(&id);
         if let Some(open) = self.watches.remove(&id) {
             self.call.interceptor.open.watch_ended(open.watch.id());
@@ -250,6 +280,7 @@ impl WatchBody {
             self.canceled.remove(&info.watch_id);
             // I6: a notification that waits says nothing about the events of this watch. The client gets a later one.
             if self.held.remove_progress() {
+                self.is_released = true;
                 self.call.inject(intercept::progress_request());
             }
             let watch_info = WatchInfo {
@@ -310,6 +341,7 @@ impl WatchBody {
         if info.is_canceled && info.compact_revision == 0 {
             // The client has canceled it, and wants nothing more of it.
             self.held.remove(info.watch_id);
+            self.is_released = true;
             self.send(response);
             return None;
         }
@@ -321,6 +353,7 @@ impl WatchBody {
             match decision.action.map(|(_, action)| action) {
                 Some(Action::Hold) => {
                     open.hold = decision.removal;
+                    self.held_by_rule.insert(info.watch_id);
                     open.watch.set_held_by_rule(true);
                 }
                 Some(Action::Cut) => return Some(cut()),
@@ -369,11 +402,13 @@ impl Body for WatchBody {
         body.call.register_response(context.waker());
         body.stream.register(context.waker());
         body.call.resume();
+        // Once for all responses of this call: a stream may have very many watches.
+        body.poll_rules(context);
         loop {
             if body.inner.is_none() {
                 return Poll::Ready(None);
             }
-            if let Some(status) = body.execute_commands(context) {
+            if let Some(status) = body.execute_commands() {
                 return Poll::Ready(Some(Ok(body.end(&status))));
             }
             body.release();
@@ -397,6 +432,8 @@ impl Body for WatchBody {
                 return Poll::Ready(Some(Ok(body.end(&status))));
             }
             match polled {
+                // The rules of watches that are held since.
+                Poll::Pending if body.poll_rules(context) => {}
                 Poll::Pending => {
                     body.stream.set_idle(!is_full);
                     body.call.park();
