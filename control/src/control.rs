@@ -91,6 +91,11 @@ impl Control {
         &self.inner.clock
     }
 
+    /// Returns the tables that the server asks for each request.
+    pub fn hooks(&self) -> &Hooks {
+        &self.inner.hooks
+    }
+
     /// Returns the engine that the server serves now.
     pub fn engine(&self) -> Engine {
         self.inner.target.engine()

@@ -38,8 +38,6 @@ pub use revstore_host::net::{
 };
 pub use revstore_persist::{Fsync, Options as PersistOptions, Persist};
 pub use run::{StopSignal, run};
-#[doc(hidden)]
-pub use server::Interception;
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::Config,
-    control::{self, Interceptor},
+    control,
     node::{self, ServingNode, Sockets},
     persist::Store,
     start_error::StartError,
@@ -70,10 +70,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
         None => Engine::builder(),
     };
     let store = Store::open(config, node::configure(engine, config)?)?;
-    let interceptor = clock
-        .is_some()
-        .then(|| Interceptor::new(store.engine.clock()));
-    let node = ServingNode::new(config, sockets, &store, interceptor, clock);
+    let node = ServingNode::new(config, sockets, &store, clock);
     drop(store);
     let journal = node.journal();
     let control = node.control();

@@ -20,7 +20,7 @@ use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::{Config, ControlConfig},
-    control::{self, Interceptor, Stage},
+    control,
     in_process::{InProcess, TokioClock},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
@@ -82,7 +82,6 @@ pub struct Server {
     endpoints: Vec<String>,
     addresses: Vec<BoundAddress>,
     store: ServedStore,
-    control: Option<Control>,
     /// The URL of the port of control.
     control_endpoint: Option<String>,
     running: Option<Running>,
@@ -92,17 +91,8 @@ pub struct Server {
 #[derive(Debug)]
 enum ServedStore {
     Fixed(Engine),
-    /// With control: the one on the stage, which may be replaced.
-    Staged(Stage),
-}
-
-/// The faults, lists and journal of a server.
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct Interception {
-    pub rules: revstore_control::fault::Rules,
-    pub open: revstore_control::open::Open,
-    pub journal: revstore_control::journal::Journal,
+    /// Control may replace it.
+    Controlled(Control),
 }
 
 /// The handles to stop a running server and to wait for its end.
@@ -149,7 +139,6 @@ pub struct ServerBuilder {
     /// Whether `MemberList` reports the bound addresses, with the ports that the system chose, instead
     /// of the URLs in the configuration.
     advertises_bound: bool,
-    is_intercepted: bool,
     /// Whether the program has set a clock.
     has_clock: bool,
     /// With the store of a fork: its clock, and the state of its node.
@@ -171,7 +160,6 @@ impl Server {
             min_lease_ttl: None,
             log: None,
             advertises_bound: true,
-            is_intercepted: false,
             has_clock: false,
             fork: None,
         }
@@ -209,39 +197,16 @@ impl Server {
     pub fn engine(&self) -> Engine {
         match &self.store {
             ServedStore::Fixed(engine) => engine.clone(),
-            ServedStore::Staged(stage) => stage.engine(),
+            ServedStore::Controlled(control) => control.engine(),
         }
-    }
-
-    /// Returns what stands between clients and the store, of a server that was
-    /// [intercepted](ServerBuilder::intercepted).
-    #[doc(hidden)]
-    pub fn interception(&self) -> Option<Interception> {
-        let ServedStore::Staged(stage) = &self.store else {
-            return None;
-        };
-        let interceptor = stage.interceptor();
-        Some(Interception {
-            rules: interceptor.rules.clone(),
-            open: interceptor.open.clone(),
-            journal: interceptor.journal.clone(),
-        })
-    }
-
-    /// Replaces the store of an [intercepted](ServerBuilder::intercepted) server, as when an etcd is restored from a
-    /// backup. Returns whether the server is one.
-    #[doc(hidden)]
-    pub fn replace_store(&self, engine: Engine) -> bool {
-        if let ServedStore::Staged(stage) = &self.store {
-            stage.replace(engine, |services| services);
-            return true;
-        }
-        false
     }
 
     /// Returns the control of the server, if it was built with [`ServerBuilder::control`].
     pub fn control(&self) -> Option<&Control> {
-        self.control.as_ref()
+        match &self.store {
+            ServedStore::Fixed(_) => None,
+            ServedStore::Controlled(control) => Some(control),
+        }
     }
 
     /// Returns the URL of the port of control, with the port that the system chose, if there is one.
@@ -279,7 +244,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(control) = &self.control {
+        if let Some(control) = self.control() {
             control.close();
         }
         if let Some(running) = self.running.take() {
@@ -438,13 +403,6 @@ impl ServerBuilder {
         }
     }
 
-    /// Puts faults, lists and the journal between clients and the store, for tests of the server.
-    #[doc(hidden)]
-    pub fn intercepted(mut self) -> Self {
-        self.is_intercepted = true;
-        self
-    }
-
     /// Starts a server without ports, threads and a runtime of its own: see [`InProcess`]. The URLs to listen on have no
     /// effect. Unless [`clock`](Self::clock) was called, the clock of a new store is a [`TokioClock`].
     ///
@@ -460,12 +418,11 @@ impl ServerBuilder {
             store,
             min_lease_ttl,
             log,
-            is_intercepted,
             has_clock,
             ..
         } = self;
         let refused = [
-            ("control", config.control.is_some() || is_intercepted),
+            ("control", config.control.is_some()),
             ("tls", config.tls.is_some()),
             ("log", log.is_some()),
             ("persist", config.persist.is_some()),
@@ -502,7 +459,6 @@ impl ServerBuilder {
             min_lease_ttl,
             log,
             advertises_bound,
-            is_intercepted,
             has_clock,
             fork,
         } = self;
@@ -536,14 +492,10 @@ impl ServerBuilder {
         if let Some(node_state) = node_state {
             store.state = node_state;
         }
-        let engine = store.engine.clone();
-        let is_intercepted = is_intercepted || clock.is_some();
-        let interceptor = is_intercepted.then(|| Interceptor::new(engine.clock()));
-        let node = ServingNode::new(&config, sockets, &store, interceptor, clock);
-        let control = node.control();
-        let served = match node.stage() {
-            Some(stage) => ServedStore::Staged(stage),
-            None => ServedStore::Fixed(engine),
+        let node = ServingNode::new(&config, sockets, &store, clock);
+        let served = match node.control() {
+            Some(control) => ServedStore::Controlled(control),
+            None => ServedStore::Fixed(store.engine),
         };
         let journal = node.journal();
         let closed_on_drop = journal.clone();
@@ -579,7 +531,6 @@ impl ServerBuilder {
             endpoints,
             addresses,
             store: served,
-            control,
             control_endpoint,
             running: Some(Running {
                 shutdown,

@@ -35,7 +35,7 @@ use axum::{
     routing::any,
 };
 use revstore_engine::Engine;
-use revstore_grpc::{ClusterMember, Gateway, Identity, Services};
+use revstore_grpc::{ClusterMember, Identity, Services};
 use revstore_persist::Persist;
 use tower_service::Service;
 
@@ -90,44 +90,14 @@ impl HealthCounters {
     }
 }
 
-/// A gateway, whichever services it calls.
-pub(crate) trait GatewayService:
-    Service<
-        Request,
-        Response = axum::http::Response<tonic::body::Body>,
-        Error = Infallible,
-        Future: Send + 'static,
-    > + Clone
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<G> GatewayService for G where
-    G: Service<
-            Request,
-            Response = axum::http::Response<tonic::body::Body>,
-            Error = Infallible,
-            Future: Send + 'static,
-        > + Clone
-        + Send
-        + Sync
-        + 'static
-{
-}
-
-/// Returns the routes of client ports. `gateway` converts JSON requests to gRPC calls.
-pub(crate) fn client_routes<S>(
+/// Returns the routes of client ports, with those of the gateway.
+pub(crate) fn client_routes(
     info: &Arc<NodeInfo>,
-    gateway: Option<&Gateway<S>>,
+    gateway: Router<Arc<NodeInfo>>,
     access: Access,
-) -> Router
-where
-    Gateway<S>: GatewayService,
-{
+) -> Router {
     let routes = monitoring_routes()
-        .merge(gateway.map(gateway_routes).unwrap_or_default())
+        .merge(gateway)
         .merge(version_routes())
         .merge(debug::routes(info.enable_pprof))
         .fallback(not_found)
@@ -156,8 +126,20 @@ fn monitoring_routes() -> Router<Arc<NodeInfo>> {
         .route("/metrics", any(metrics::show))
 }
 
-/// Returns the routes of the JSON gateway (HT-20). The gateway routes the paths below the prefixes.
-fn gateway_routes<G: GatewayService>(gateway: &G) -> Router<Arc<NodeInfo>> {
+/// Returns the routes of the JSON gateway, which converts JSON requests to gRPC calls (HT-20). The gateway routes the paths
+/// below the prefixes.
+pub(crate) fn gateway_routes<G>(gateway: &G) -> Router<Arc<NodeInfo>>
+where
+    G: Service<
+            Request,
+            Response = axum::http::Response<tonic::body::Body>,
+            Error = Infallible,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static,
+{
     let routes = Router::new().route("/v3", any(redirect_to_gateway));
     let paths = ["/v3/", "/v3/{*path}", "/v3beta/", "/v3beta/{*path}"];
     paths.into_iter().fold(routes, |routes, path| {

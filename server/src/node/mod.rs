@@ -157,14 +157,19 @@ impl Blueprint {
             calls: self.calls.clone(),
             warning_duration: config.warning_unary_request_duration,
         };
-        // HT-16: with TLS, the certificate names the hosts.
-        let (client, secure_client) = (
-            self.client_routes(&info, &grpc, &shutdown, config.host_whitelist.clone()),
-            self.client_routes(&info, &grpc, &shutdown, AllowList::All),
-        );
+        let gateway = self.gateway_routes(&grpc, &engine, &shutdown);
+        let client_routes = |hosts: AllowList| {
+            let access = Access {
+                hosts,
+                origins: config.cors.clone(),
+                has_gateway: config.enable_grpc_gateway,
+            };
+            http::client_routes(&info, gateway.clone(), access)
+        };
         Node {
-            client,
-            secure_client,
+            // HT-16: with TLS, the certificate names the hosts.
+            client: client_routes(config.host_whitelist.clone()),
+            secure_client: client_routes(AllowList::All),
             metrics: http::metrics_routes(&info),
             peer: http::peer_routes(&info),
             engine,
@@ -173,37 +178,26 @@ impl Blueprint {
         }
     }
 
-    fn client_routes(
+    /// Returns the routes of the gateway; none if it is off.
+    fn gateway_routes(
         &self,
-        info: &Arc<NodeInfo>,
         grpc: &CountedServices,
+        engine: &Engine,
         shutdown: &Shutdown,
-        hosts: AllowList,
-    ) -> Router {
-        let config = &self.config;
-        let access = Access {
-            hosts,
-            origins: config.cors.clone(),
-            has_gateway: config.enable_grpc_gateway,
-        };
+    ) -> Router<Arc<NodeInfo>> {
+        let limits = &self.config.limits;
         match &self.interceptor {
-            _ if !config.enable_grpc_gateway => {
-                http::client_routes::<Gateway<CountedServices>>(info, None, access)
-            }
-            None => {
-                let gateway = Gateway::new(grpc.clone(), &config.limits);
-                http::client_routes(info, Some(&gateway), access)
-            }
+            _ if !self.config.enable_grpc_gateway => Router::new(),
+            None => http::gateway_routes(&Gateway::new(grpc.clone(), limits)),
             Some(interceptor) => {
                 let services = ControlledServices::new(
                     grpc.clone(),
                     interceptor.clone(),
-                    info.engine.clone(),
+                    engine.clone(),
                     shutdown.clone(),
-                    config.limits.message_bytes_max(),
+                    limits.message_bytes_max(),
                 );
-                let gateway = Gateway::new(services, &config.limits);
-                http::client_routes(info, Some(&gateway), access)
+                http::gateway_routes(&Gateway::new(services, limits))
             }
         }
     }
@@ -211,10 +205,6 @@ impl Blueprint {
     /// Returns the maximum length of a message of a client.
     pub(crate) fn message_bytes_max(&self) -> usize {
         self.config.limits.message_bytes_max()
-    }
-
-    pub(crate) fn interceptor(&self) -> Option<&Interceptor> {
-        self.interceptor.as_ref()
     }
 }
 

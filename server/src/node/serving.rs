@@ -18,13 +18,18 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct ServingNode {
     ports: Vec<Port>,
-    /// Without control.
-    services: Option<Services>,
+    served: Served,
     journal: Option<Journal>,
     shutdown: Shutdown,
-    /// With control.
-    stage: Option<Stage>,
-    control: Option<Control>,
+}
+
+/// What is behind the ports.
+#[derive(Debug)]
+enum Served {
+    /// The services of the only node.
+    Node(Services),
+    /// With control. The stage frees the services of nodes that were replaced.
+    Stage(Stage, Control),
 }
 
 /// A listener with the service of its connections.
@@ -55,69 +60,72 @@ impl PortService {
 }
 
 impl ServingNode {
-    /// Builds the services. Must run in the runtime that serves the node. With an interceptor, the node is on a
-    /// [`Stage`].
+    /// Builds the services. Must run in the runtime that serves the node. `clock` is that of a server with control, whose
+    /// node is on a [`Stage`].
     pub(crate) fn new(
         config: &Config,
         mut sockets: Sockets,
         store: &Store,
-        interceptor: Option<Interceptor>,
         clock: Option<ControlClock>,
     ) -> Self {
         let identity = store.keep_ids(identity(config));
-        let blueprint = Blueprint::new(config, identity, sockets.auth.clone(), interceptor);
+        let control = clock.zip(config.control.as_ref());
+        let interceptor = control
+            .is_some()
+            .then(|| Interceptor::new(store.engine.clock()));
+        let auth = sockets.auth.clone();
+        let blueprint = Blueprint::new(config, identity, auth, interceptor.clone());
         let node = blueprint.build_over(store);
         log_addresses(&sockets);
         let control_port = sockets.control.take();
         let services = node.grpc.services.clone();
-        let node_shutdown = node.shutdown.clone();
         let journal = store.journal.as_ref().map(|(persist, _)| Journal {
             persist: persist.clone(),
             services: services.clone(),
         });
-        let (ports, stage, shutdown) = if let Some(interceptor) = blueprint.interceptor().cloned() {
-            let shutdown = Shutdown::new();
-            let stage = Stage::new(blueprint, interceptor, node, shutdown.clone());
-            let service = |kind, is_tls| {
-                PortService::Controlled(Controlled::new(stage.clone(), kind, is_tls))
-            };
-            let ports = ports(config, sockets, service);
-            let ports = ports.into_iter().map(|port| Port {
-                listener: port.listener.gate(stage.gate()),
-                ..port
-            });
-            (ports.collect(), Some(stage), shutdown)
-        } else {
-            let service = |kind, is_tls| {
-                let (grpc, http) = node.of_port(kind, is_tls);
-                PortService::Fixed(Dispatch::new(grpc.cloned(), http.cloned()))
-            };
-            (ports(config, sockets, service), None, node_shutdown)
-        };
-        let control = match (&stage, clock, &config.control) {
-            (Some(stage), Some(clock), Some(options)) => {
-                Some(control::control(stage, clock, config, options))
+        let (ports, served, shutdown) = match control.zip(interceptor) {
+            None => {
+                let service = |kind, is_tls| {
+                    let (grpc, http) = node.of_port(kind, is_tls);
+                    PortService::Fixed(Dispatch::new(grpc.cloned(), http.cloned()))
+                };
+                let shutdown = node.shutdown.clone();
+                (
+                    ports(config, sockets, service),
+                    Served::Node(services),
+                    shutdown,
+                )
             }
-            _ => None,
+            Some(((clock, options), interceptor)) => {
+                let shutdown = Shutdown::new();
+                let stage = Stage::new(blueprint, interceptor, node, shutdown.clone());
+                let service = |kind, is_tls| {
+                    PortService::Controlled(Controlled::new(stage.clone(), kind, is_tls))
+                };
+                let ports = ports(config, sockets, service).into_iter();
+                let ports = ports.map(|port| Port {
+                    listener: port.listener.gate(stage.gate()),
+                    ..port
+                });
+                let control = control::control(&stage, clock, config, options);
+                let port = control_port.map(|(listener, access)| {
+                    let routes = control::routes(control.clone(), access);
+                    Port {
+                        listener,
+                        options: HttpOptions::new().endpoint("control"),
+                        tls: None,
+                        service: PortService::Fixed(Dispatch::new(None, Some(routes))),
+                    }
+                });
+                let served = Served::Stage(stage.clone(), control);
+                (ports.chain(port).collect(), served, shutdown)
+            }
         };
-        let mut ports: Vec<Port> = ports;
-        if let (Some(control), Some((listener, access))) = (&control, control_port) {
-            let routes = control::routes(control.clone(), access);
-            ports.push(Port {
-                listener,
-                options: HttpOptions::new().endpoint("control"),
-                tls: None,
-                service: PortService::Fixed(Dispatch::new(None, Some(routes))),
-            });
-        }
         Self {
             ports,
-            control,
-            // A stage frees the services of nodes that were replaced.
-            services: stage.is_none().then_some(services),
+            served,
             journal,
             shutdown,
-            stage,
         }
     }
 
@@ -133,12 +141,10 @@ impl ServingNode {
 
     /// Returns the control of a server that has it.
     pub(crate) fn control(&self) -> Option<Control> {
-        self.control.clone()
-    }
-
-    /// Returns the stage of a server with control.
-    pub(crate) fn stage(&self) -> Option<Stage> {
-        self.stage.clone()
+        match &self.served {
+            Served::Node(_) => None,
+            Served::Stage(_, control) => Some(control.clone()),
+        }
     }
 
     /// Serves until the shutdown signal, and calls `on_ready` when it serves. After it, waits until the last connection has ended or
@@ -151,15 +157,15 @@ impl ServingNode {
         }
         // Aborted when this returns.
         let mut background = JoinSet::new();
-        if let Some(stage) = &self.stage {
-            background.spawn(stage.clone().run());
-        }
-        let log = self
-            .services
-            .as_ref()
-            .and_then(Services::log_auto_compactions);
-        if let Some(log) = log {
-            background.spawn(log);
+        match &self.served {
+            Served::Node(services) => {
+                if let Some(log) = services.log_auto_compactions() {
+                    background.spawn(log);
+                }
+            }
+            Served::Stage(stage, _) => {
+                background.spawn(stage.clone().run());
+            }
         }
         let mut serving = JoinSet::new();
         for port in self.ports {

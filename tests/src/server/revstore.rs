@@ -4,7 +4,7 @@ use std::env;
 use std::io;
 use std::net::SocketAddr;
 
-use revstore::{Invocation, Server, parse};
+use revstore::{ClockMode, Invocation, Server, parse};
 
 use crate::server::{Endpoint, Options};
 
@@ -42,7 +42,7 @@ impl Revstore {
         };
         let mut server = Server::builder().config(*config);
         if env::var_os(CONTROL).is_some() {
-            server = server.intercepted();
+            server = server.control(ClockMode::System);
         }
         let server = server.start().map_err(io::Error::other)?;
         let address = server

@@ -56,10 +56,10 @@ async fn calls_that_wait_for_the_store_or_the_clock_are_not_under_way() {
     until(|| activity.busy() == 0).await;
     assert_eq!(activity.busy_for(Duration::ZERO), None);
     assert!(!waiter.is_finished() && !delayed.is_finished());
-    controlled.clock.advance(Duration::from_secs(60));
+    controlled.advance(Duration::from_secs(60));
     delayed.await.unwrap().unwrap();
     assert_eq!(watch.next_keys().await, ["a"]);
-    controlled.clock.advance(Duration::from_secs(3_600));
+    controlled.advance(Duration::from_secs(3_600));
     waiter.await.unwrap().unwrap();
     until(|| activity.busy() == 0).await;
     // One that waits for the wall is.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use revstore::ClockMode;
 use revstore_control::fault::{Action, Selector, Trigger};
 use revstore_host::net::GRACE_PERIOD;
 use tonic::transport::Endpoint;
@@ -118,9 +119,11 @@ fn a_connection_with_tls_is_reset_during_its_handshake() {
     use std::io::Read;
 
     let tls = revstore::TlsOptions::new(revstore::Certificate::SelfSigned { validity_years: 1 });
-    let server = revstore::Server::builder().tls(tls).intercepted();
+    let server = revstore::Server::builder()
+        .tls(tls)
+        .control(ClockMode::Manual);
     let server = server.start().unwrap();
-    let open = server.interception().unwrap().open;
+    let open = server.control().unwrap().hooks().open.clone();
     let mut client = std::net::TcpStream::connect(server.address().unwrap()).unwrap();
     let deadline = Instant::now() + crate::support::WAIT_TIMEOUT;
     let connection = loop {
@@ -144,9 +147,9 @@ async fn faults_apply_to_unix_sockets() {
     let url = revstore::EndpointUrl::parse(&format!("unix://{}", path.display())).unwrap();
     let server = revstore::Server::builder()
         .listen([revstore::ListenUrl::try_from(url).unwrap()])
-        .intercepted();
+        .control(ClockMode::Manual);
     let server = server.start().unwrap();
-    let inner = server.interception().unwrap();
+    let inner = server.control().unwrap().hooks();
     let rule = revstore_control::fault::Rule {
         selector: method("Range"),
         trigger: Trigger::Next(1),

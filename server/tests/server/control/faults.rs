@@ -154,7 +154,7 @@ async fn a_delay_ends_with_the_clock_with_its_rule_and_with_the_server() {
     until(|| controlled.fired(rule) == 1).await;
     assert!(engine.get("a").is_none() && !delayed.is_finished());
     until(|| {
-        controlled.clock.advance(Duration::from_secs(1));
+        controlled.advance(Duration::from_secs(1));
         delayed.is_finished()
     })
     .await;
@@ -196,7 +196,7 @@ async fn a_delayed_call_whose_client_has_gone_is_not_executed() {
     until(|| controlled.fired(rule) == 1).await;
     gone.abort();
     until(|| controlled.inner.journal.last() == 1).await;
-    controlled.clock.advance(Duration::from_secs(10));
+    controlled.advance(Duration::from_secs(10));
     put(channel, "b").await.unwrap();
     assert!(controlled.server.engine().get("a").is_none());
 }
@@ -218,10 +218,10 @@ async fn a_lost_keep_alive_is_neither_executed_nor_answered() {
         Trigger::Next(1),
         Action::LoseKeepAlive,
     );
-    controlled.clock.advance(Duration::from_secs(6));
+    controlled.advance(Duration::from_secs(6));
     requests.send(request).await.unwrap();
     until(|| controlled.fired(lost) == 1).await;
-    controlled.clock.advance(Duration::from_secs(6));
+    controlled.advance(Duration::from_secs(6));
     assert!(engine.lease(lease, false).is_err());
     // The next one is answered.
     requests.send(request).await.unwrap();

@@ -8,8 +8,13 @@ mod stage;
 mod watch_guarantees;
 mod watches;
 
-use revstore::{Interception, Server, engine::ManualClock};
-use revstore_control::fault::{Action, Failure, Rule, RuleId, Selector, Trigger};
+use std::time::Duration;
+
+use revstore::{ClockMode, Server};
+use revstore_control::{
+    Hooks,
+    fault::{Action, Failure, Rule, RuleId, Selector, Trigger},
+};
 use revstore_proto::etcdserverpb::{
     WatchCreateRequest, WatchRequest, WatchResponse, watch_client::WatchClient,
     watch_request::RequestUnion,
@@ -18,24 +23,22 @@ use tonic::{Code, Streaming, transport::Channel};
 
 use crate::support::connect;
 
-/// A server with control, and its clock.
+/// A server with control, whose time only tests move.
 struct Controlled {
     server: Server,
-    clock: ManualClock,
-    inner: Interception,
+    inner: Hooks,
 }
 
 impl Controlled {
     fn start() -> Self {
-        let clock = ManualClock::new();
-        let server = Server::builder().clock(clock.clone()).intercepted();
+        let server = Server::builder().control(ClockMode::Manual);
         let server = server.start().unwrap();
-        let inner = server.interception().unwrap();
-        Self {
-            server,
-            clock,
-            inner,
-        }
+        let inner = server.control().unwrap().hooks().clone();
+        Self { server, inner }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.server.control().unwrap().advance(by).unwrap();
     }
 
     async fn connect(&self) -> Channel {

@@ -2,16 +2,17 @@
 
 use std::{
     sync::{
-        Arc, Mutex, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use revstore::{
-    Server,
-    engine::{Clock, Engine, ManualClock, Timed},
+    ClockMode, Server,
+    engine::{AutoCompaction, Revision},
 };
+use revstore_control::{Control, clock::ControlClock, store::RestoreOptions};
 use revstore_proto::etcdserverpb::{
     WatchCreateRequest, WatchRequest, watch_client::WatchClient, watch_request::RequestUnion,
 };
@@ -20,34 +21,10 @@ use tonic::transport::Endpoint;
 use super::until;
 use crate::support::put;
 
-/// A clock that knows how many engines it drives.
-#[derive(Clone, Debug, Default)]
-struct CountingClock {
-    clock: ManualClock,
-    followers: Arc<Mutex<Vec<Weak<dyn Timed>>>>,
-}
-
-impl CountingClock {
-    fn followers(&self) -> usize {
-        let mut followers = self.followers.lock().unwrap();
-        followers.retain(|it| it.strong_count() > 0);
-        followers.len()
-    }
-}
-
-impl Clock for CountingClock {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn follow(&self, timed: Weak<dyn Timed>) {
-        self.followers.lock().unwrap().push(timed.clone());
-        self.clock.follow(timed);
-    }
-
-    fn recheck(&self) {
-        self.clock.recheck();
-    }
+/// Returns the number of stores that the clock drives: each has a policy of compaction that is due some time.
+fn stores(clock: &ControlClock) -> usize {
+    let pending = clock.pending(usize::MAX).work;
+    pending.iter().filter(|it| it.kind == "compaction").count()
 }
 
 const CLIENTS: usize = 50;
@@ -60,19 +37,36 @@ struct Shared {
     is_done: AtomicBool,
 }
 
-/// Returns a new store whose history begins with its number.
-fn store(clock: &CountingClock, number: usize) -> Engine {
-    let engine = Engine::builder().clock(clock.clone()).build();
-    engine.put("history", number.to_string()).unwrap();
-    engine
+/// Keeps stores whose histories begin with their numbers.
+fn keep_stores(server: &Server, control: &Control) {
+    for number in 0..=RESETS + 1 {
+        control.reset(false).unwrap();
+        let engine = server.engine();
+        engine.put("history", number.to_string()).unwrap();
+        assert_eq!(control.checkpoint(&number.to_string()), Ok(Revision(2)));
+    }
+}
+
+/// Replaces the store by the one with this number.
+fn replace(control: &Control, number: usize) {
+    let options = RestoreOptions::default();
+    control.restore(&number.to_string(), options).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_watch_shows_events_of_two_histories_while_the_store_is_replaced() {
-    let clock = CountingClock::default();
-    let server = Server::builder().store(store(&clock, 0)).intercepted();
+    let policy = AutoCompaction::Periodic {
+        period: Duration::from_secs(3_600),
+    };
+    let server = Server::builder()
+        .auto_compaction(policy)
+        .control(ClockMode::Manual);
     let server = server.start().unwrap();
-    let before = clock.followers();
+    let control = server.control().unwrap();
+    let clock = control.clock().clone();
+    keep_stores(&server, control);
+    replace(control, 0);
+    until(|| stores(&clock) == 1).await;
     let shared = Arc::new(Shared::default());
     let endpoint = server.endpoint().to_owned();
     let mut tasks = tokio::task::JoinSet::new();
@@ -103,7 +97,7 @@ async fn no_watch_shows_events_of_two_histories_while_the_store_is_replaced() {
             shared.puts.load(Ordering::Relaxed),
             shared.histories.load(Ordering::Relaxed),
         );
-        assert!(server.replace_store(store(&clock, number)));
+        replace(control, number);
         let engine = server.engine();
         let history = engine.get("history").unwrap();
         assert_eq!(history.value(), number.to_string().as_bytes());
@@ -115,7 +109,7 @@ async fn no_watch_shows_events_of_two_histories_while_the_store_is_replaced() {
         .await;
     }
     shared.is_done.store(true, Ordering::Relaxed);
-    assert!(server.replace_store(store(&clock, RESETS + 1)));
+    replace(control, RESETS + 1);
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
@@ -124,9 +118,9 @@ async fn no_watch_shows_events_of_two_histories_while_the_store_is_replaced() {
         assert!(ended.unwrap_err().is_cancelled());
     }
     // All stores but the last are free.
-    until(|| clock.followers() <= before).await;
+    until(|| stores(&clock) == 1).await;
     server.stop_async().await;
-    until(|| clock.followers() == 0).await;
+    until(|| stores(&clock) == 0).await;
 }
 
 /// Watches everything from the first revision on until the stream ends, and checks that the events are one history.
