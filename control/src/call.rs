@@ -58,6 +58,19 @@ pub struct Front<'a> {
     pub name: &'a str,
 }
 
+/// Returns whether a name of a selector or a filter, such as `Put` or `KV/Put`, names the method with this full name.
+pub(crate) fn is_named(full: &str, name: &str) -> bool {
+    full == name.trim_start_matches('/')
+        || full
+            .strip_suffix(name)
+            .is_some_and(|rest| rest.ends_with(['/', '.']))
+}
+
+/// Returns whether a condition that may be unset holds for a value.
+pub(crate) fn holds(condition: Option<&String>, value: Option<&str>) -> bool {
+    condition.is_none_or(|expected| value == Some(expected))
+}
+
 /// Returns whether two ranges have a key in common.
 pub(crate) fn overlap(one: &KeyRange, other: &KeyRange) -> bool {
     fn end(range: &KeyRange) -> Option<&[u8]> {

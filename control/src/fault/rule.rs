@@ -5,7 +5,7 @@ use std::fmt;
 use super::action::Action;
 use super::selector::{KeySelector, Selector};
 use super::trigger::Trigger;
-use crate::call::{Method, MethodKind};
+use crate::call::{Method, MethodKind, is_named};
 
 /// The number of a rule. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,13 +146,8 @@ impl Rule {
     fn positions(&self, methods: &[Method]) -> Result<Vec<usize>, RuleError> {
         let mut positions = Vec::new();
         for name in &self.selector.methods {
-            let found = methods.iter().enumerate().filter(|(_, method)| {
-                method.name == name.trim_start_matches('/')
-                    || method
-                        .name
-                        .strip_suffix(&**name)
-                        .is_some_and(|rest| rest.ends_with(['/', '.']))
-            });
+            let found = methods.iter().enumerate();
+            let found = found.filter(|(_, method)| is_named(method.name, name));
             let before = positions.len();
             positions.extend(found.map(|(position, _)| position));
             if name.is_empty() || positions.len() == before {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use revstore_engine::KeyRange;
 
-use crate::call::{Call, overlap};
+use crate::call::{Call, holds, overlap};
 
 /// The conditions of a rule. All that are set must hold; one that is not set always holds.
 ///
@@ -74,10 +74,7 @@ impl Selector {
     /// Returns whether all conditions hold for a call, except the one for the method. `keys` is the range of
     /// [`Self::keys`].
     pub(crate) fn matches(&self, keys: Option<&KeyRange>, call: &Call<'_>) -> bool {
-        let is = |condition: &Option<String>, value: Option<&str>| match condition {
-            None => true,
-            Some(expected) => value == Some(&**expected),
-        };
+        let is = |condition: &Option<String>, value| holds(condition.as_ref(), value);
         is(&self.user, call.user)
             && is(&self.client, call.client)
             && self

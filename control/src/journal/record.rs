@@ -6,6 +6,7 @@ use std::time::Duration;
 use revstore_engine::KeyRange;
 use tonic::Code;
 
+use crate::call::{holds, is_named};
 use crate::fault::RuleId;
 
 /// What happened.
@@ -122,22 +123,10 @@ pub struct Filter {
 impl Filter {
     /// Returns whether a record passes.
     pub fn passes(&self, record: &Record) -> bool {
-        let is = |condition: &Option<String>, value: &Option<Arc<str>>| {
-            condition
-                .as_deref()
-                .is_none_or(|expected| value.as_deref() == Some(expected))
-        };
         let mut methods = self.methods.iter();
-        let has_name = |name: &String| {
-            record.method == name.trim_start_matches('/')
-                || record
-                    .method
-                    .strip_suffix(&**name)
-                    .is_some_and(|rest| rest.ends_with(['/', '.']))
-        };
-        (self.methods.is_empty() || methods.any(has_name))
-            && is(&self.client, &record.client)
-            && is(&self.user, &record.user)
+        (self.methods.is_empty() || methods.any(|name| is_named(record.method, name)))
+            && holds(self.client.as_ref(), record.client.as_deref())
+            && holds(self.user.as_ref(), record.user.as_deref())
             && self
                 .connection
                 .is_none_or(|connection| record.connection == Some(connection))

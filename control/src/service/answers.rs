@@ -22,7 +22,7 @@ use crate::store::RestoreOptions;
 use crate::target::AlarmName;
 use crate::wait::Condition;
 
-type Answer<T> = Result<T, ControlError>;
+pub(super) type Answer<T> = Result<T, ControlError>;
 
 /// Creates a response of a message type with the fields `revision` and `time`, and others.
 macro_rules! at {
@@ -40,7 +40,7 @@ pub(super) fn text(duration: Duration) -> String {
     GoDuration::from(duration).to_string()
 }
 
-fn invalid<T>(message: impl Into<String>) -> Answer<T> {
+pub(super) fn invalid<T>(message: impl Into<String>) -> Answer<T> {
     Err(ControlError::Invalid(message.into()))
 }
 

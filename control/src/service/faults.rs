@@ -2,18 +2,11 @@
 
 use std::time::Duration;
 
-use crate::error::ControlError;
 use crate::fault::{Action, FrontSelector, KeySelector, Rule, Selector, Trigger};
 use crate::proto;
 use crate::proto::fault_add_request::Action as Requested;
 
-use super::answers::duration;
-
-type Answer<T> = Result<T, ControlError>;
-
-fn invalid<T>(message: impl Into<String>) -> Answer<T> {
-    Err(ControlError::Invalid(message.into()))
-}
+use super::answers::{Answer, duration, invalid};
 
 /// Returns the rule of a request.
 pub(super) fn rule(request: &proto::FaultAddRequest) -> Answer<Rule> {
