@@ -19,6 +19,9 @@ use sha2::{Digest, Sha256};
 
 use super::Image;
 use super::error::{Damage, Found};
+use crate::node::buckets::{
+    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, COMPACTED, META, RAFT_INDEX, RAFT_TERM, ROLES, USERS,
+};
 use crate::node::state::NodeState;
 use crate::snapshot::bolt_reader::{BoltReader, BucketPlace, Pair};
 use crate::snapshot::{POSITION_BYTES, StoredLease, TOMBSTONE_SUFFIX};
@@ -33,7 +36,7 @@ const READ_BYTES: usize = 256 * 1024;
 const VERSION_MAX: (u32, u32) = (3, 6);
 
 /// The buckets that the state of a node consists of.
-const STATE_BUCKETS: [&str; 5] = ["alarm", "auth", "authRoles", "authUsers", "meta"];
+const STATE_BUCKETS: [&str; 5] = [ALARM, AUTH, ROLES, USERS, META];
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -49,7 +52,7 @@ pub(super) fn read(
     let len = len - HASH_BYTES as u64;
     check_hash(&mut file, len)?;
     let mut database = Database::open(file, len)?;
-    let meta = database.small_bucket("meta")?;
+    let meta = database.small_bucket(META)?;
     check_version(&meta)?;
     let compacted = compacted(&meta)?;
     let mut state = Metadata::new();
@@ -125,12 +128,11 @@ fn check_version(meta: &Pairs) -> Result<(), Found> {
 /// Returns the compacted revision: also if the removal was not finished.
 fn compacted(meta: &Pairs) -> Result<Option<Revision>, Found> {
     let mut compacted = None;
-    for name in ["finishedCompactRev", "scheduledCompactRev"] {
+    for name in COMPACTED {
         if let Some(position) = meta.get(name.as_bytes()) {
-            let (position, is_tombstone) = position_of(position)
+            let (position, _) = position_of(position)
                 .filter(|(_, is_tombstone)| !is_tombstone)
-                .ok_or_else(|| invalid("meta", &format!("{name} is no position")))?;
-            debug_assert!(!is_tombstone);
+                .ok_or_else(|| invalid(META, &format!("{name} is no position")))?;
             compacted = compacted.max(Some(position.revision));
         }
     }
@@ -141,21 +143,21 @@ fn compacted(meta: &Pairs) -> Result<Option<Revision>, Found> {
 fn check_state(state: &Metadata) -> Result<(), Found> {
     let empty = Pairs::new();
     let bucket = |name| state.get(name).unwrap_or(&empty);
-    for (name, user) in bucket("authUsers") {
-        let user = authpb::User::decode(&user[..]).map_err(|error| invalid("authUsers", &error))?;
-        check_name("authUsers", name, &user.name)?;
+    for (name, user) in bucket(USERS) {
+        let user = authpb::User::decode(&user[..]).map_err(|error| invalid(USERS, &error))?;
+        check_name(USERS, name, &user.name)?;
     }
-    for (name, role) in bucket("authRoles") {
-        let role = authpb::Role::decode(&role[..]).map_err(|error| invalid("authRoles", &error))?;
-        check_name("authRoles", name, &role.name)?;
+    for (name, role) in bucket(ROLES) {
+        let role = authpb::Role::decode(&role[..]).map_err(|error| invalid(ROLES, &error))?;
+        check_name(ROLES, name, &role.name)?;
     }
-    for alarm in bucket("alarm").keys() {
-        AlarmMember::decode(&alarm[..]).map_err(|error| invalid("alarm", &error))?;
+    for alarm in bucket(ALARM).keys() {
+        AlarmMember::decode(&alarm[..]).map_err(|error| invalid(ALARM, &error))?;
     }
     for (bucket, pairs, name) in [
-        ("auth", bucket("auth"), "authRevision"),
-        ("meta", bucket("meta"), "consistent_index"),
-        ("meta", bucket("meta"), "term"),
+        (AUTH, bucket(AUTH), AUTH_REVISION),
+        (META, bucket(META), RAFT_INDEX),
+        (META, bucket(META), RAFT_TERM),
     ] {
         if let Some(number) = pairs.get(name.as_bytes())
             && number.len() != 8
@@ -166,9 +168,9 @@ fn check_state(state: &Metadata) -> Result<(), Found> {
             ));
         }
     }
-    match bucket("auth").get(&b"authEnabled"[..]).map(Vec::as_slice) {
+    match bucket(AUTH).get(AUTH_ENABLED.as_bytes()).map(Vec::as_slice) {
         None | Some([0 | 1]) => Ok(()),
-        Some(_) => Err(invalid("auth", &"authEnabled is neither 0 nor 1")),
+        Some(_) => Err(invalid(AUTH, &"authEnabled is neither 0 nor 1")),
     }
 }
 

@@ -16,22 +16,13 @@ use crate::auth::AuthStore;
 use crate::methods::RpcMethod;
 use crate::node::Node;
 use crate::node::admission::{Alarm, JournalFailure};
+use crate::node::buckets::{
+    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, MEMBERS, META, RAFT_INDEX, RAFT_TERM, REMOVED, ROLES,
+    USERS,
+};
 use crate::node::members::StoredMembers;
 use crate::snapshot;
 use crate::status::EtcdError;
-
-/// The buckets of the metadata that the services store.
-const ALARM: &str = "alarm";
-const AUTH: &str = "auth";
-const MEMBERS: &str = "members";
-const REMOVED: &str = "members_removed";
-const ROLES: &str = "authRoles";
-const USERS: &str = "authUsers";
-
-/// The bucket of the Raft state, with the keys in it.
-const META: &str = "meta";
-const RAFT_INDEX: &[u8] = b"consistent_index";
-const RAFT_TERM: &[u8] = b"term";
 
 /// The number of proposals for which the journal has the Raft index in advance. The index of a node after a crash is up
 /// to so much higher, and never lower than one that a client has received.
@@ -199,8 +190,8 @@ impl Durability {
 /// Returns the bucket with the Raft state of a node.
 pub(crate) fn raft_bucket(index: u64, term: u64) -> Metadata {
     let bucket = BTreeMap::from([
-        (RAFT_INDEX.to_vec(), index.to_be_bytes().to_vec()),
-        (RAFT_TERM.to_vec(), term.to_be_bytes().to_vec()),
+        (RAFT_INDEX.into(), index.to_be_bytes().to_vec()),
+        (RAFT_TERM.into(), term.to_be_bytes().to_vec()),
     ]);
     Metadata::from([(META.to_owned(), bucket)])
 }
@@ -255,9 +246,9 @@ impl Restored {
         let roles = bucket(ROLES).values();
         let auth = bucket(AUTH);
         let enabled = auth
-            .get(&b"authEnabled"[..])
+            .get(AUTH_ENABLED.as_bytes())
             .is_some_and(|it| it[..] == [1]);
-        let revision = auth.get(&b"authRevision"[..]);
+        let revision = auth.get(AUTH_REVISION.as_bytes());
         let revision = revision.and_then(|it| it[..].try_into().ok());
         let alarms = bucket(ALARM).keys();
         let alarms = alarms.filter_map(|member| AlarmMember::decode(&member[..]).ok());
@@ -271,7 +262,11 @@ impl Restored {
             removed: removed.filter_map(|hex| id(hex)).collect(),
         };
         let meta = bucket(META);
-        let number = |key| Some(u64::from_be_bytes(meta.get(key)?[..].try_into().ok()?));
+        let number = |name: &str| {
+            Some(u64::from_be_bytes(
+                meta.get(name.as_bytes())?[..].try_into().ok()?,
+            ))
+        };
         let raft = || {
             let (term, index) = (number(RAFT_TERM)?, number(RAFT_INDEX)?);
             Some(RaftState { term, index })

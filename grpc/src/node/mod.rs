@@ -4,6 +4,7 @@
 //! shutdown signal, like `EtcdServer` in etcd. `admission` checks the requests that change it.
 
 pub(crate) mod admission;
+pub(crate) mod buckets;
 pub(crate) mod compaction_log;
 pub(crate) mod counters;
 pub(crate) mod durability;

@@ -11,6 +11,10 @@ use serde_json::json;
 use super::bolt::{Bucket, BucketPairs};
 use super::stored_version;
 use crate::node::Node;
+use crate::node::buckets::{
+    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, COMPACTED, MEMBERS, META, RAFT_INDEX, RAFT_TERM,
+    REMOVED, ROLES, USERS,
+};
 use crate::node::members::hex;
 use crate::node::version;
 use crate::status::EtcdError;
@@ -33,15 +37,15 @@ pub(super) fn buckets(node: &Node) -> Result<Vec<Bucket>, EtcdError> {
     let (users, roles, auth) = auth(node);
     let (members, removed) = members(node);
     let small_buckets = [
-        ("alarm", alarms(node)),
-        ("auth", auth),
-        ("authRoles", roles),
-        ("authUsers", users),
+        (ALARM, alarms(node)),
+        (AUTH, auth),
+        (ROLES, roles),
+        (USERS, users),
         ("cluster", cluster(node)),
         ("lease", leases),
-        ("members", members),
-        ("members_removed", removed),
-        ("meta", meta(node, compacted)),
+        (MEMBERS, members),
+        (REMOVED, removed),
+        (META, meta(node, compacted)),
     ];
     let mut buckets: Vec<_> = small_buckets
         .map(|(name, pairs)| small_bucket(name, pairs))
@@ -148,8 +152,8 @@ pub(crate) fn auth(node: &Node) -> (SmallBucket, SmallBucket, SmallBucket) {
             (name, role.encode_to_vec())
         });
         let state = [
-            ("authEnabled", vec![u8::from(store.is_enabled())]),
-            ("authRevision", store.revision().to_be_bytes().to_vec()),
+            (AUTH_ENABLED, vec![u8::from(store.is_enabled())]),
+            (AUTH_REVISION, store.revision().to_be_bytes().to_vec()),
         ];
         (users.collect(), roles.collect(), named(state))
     })
@@ -183,19 +187,13 @@ fn meta(node: &Node, compacted: Option<Revision>) -> SmallBucket {
     }
     let mut meta = named([
         ("confState", voters.to_string().into()),
-        (
-            "consistent_index",
-            node.raft_index.get().to_be_bytes().into(),
-        ),
-        ("term", node.headers.raft_term().to_be_bytes().into()),
+        (RAFT_INDEX, node.raft_index.get().to_be_bytes().into()),
+        (RAFT_TERM, node.headers.raft_term().to_be_bytes().into()),
     ]);
     if let Some(compacted) = compacted {
         let mut position = Vec::new();
         stored_version::write_position(compacted, 0, &mut position);
-        meta.extend(named([
-            ("finishedCompactRev", position.clone()),
-            ("scheduledCompactRev", position),
-        ]));
+        meta.extend(named(COMPACTED.map(|name| (name, position.clone()))));
     }
     meta
 }

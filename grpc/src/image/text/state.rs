@@ -10,6 +10,9 @@ use revstore_proto::authpb::{Permission, Role, User, UserAddOptions};
 use revstore_proto::etcdserverpb::{AlarmMember, AlarmType};
 
 use super::line::{Blob, Grant, Line};
+use crate::node::buckets::{
+    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, META, RAFT_INDEX, RAFT_TERM, ROLES, USERS,
+};
 
 /// A pair with the name of its bucket.
 type Entry = (String, Vec<u8>, Vec<u8>);
@@ -46,36 +49,36 @@ pub(super) fn lines(state: &Metadata) -> Vec<Line> {
 }
 
 fn auth_line(state: &Metadata) -> Option<Line> {
-    let auth = state.get("auth")?;
-    let revision = auth.get(&b"authRevision"[..])?[..].try_into().ok()?;
+    let auth = state.get(AUTH)?;
+    let revision = auth.get(AUTH_REVISION.as_bytes())?[..].try_into().ok()?;
     Some(Line::Auth {
-        enabled: auth.get(&b"authEnabled"[..])?[..] == [1],
+        enabled: auth.get(AUTH_ENABLED.as_bytes())?[..] == [1],
         revision: u64::from_be_bytes(revision),
     })
 }
 
 fn raft_line(state: &Metadata) -> Option<Line> {
-    let number = |key: &[u8]| {
-        let bytes = state.get("meta")?.get(key)?;
+    let number = |name: &str| {
+        let bytes = state.get(META)?.get(name.as_bytes())?;
         Some(u64::from_be_bytes(bytes[..].try_into().ok()?))
     };
     Some(Line::Raft {
-        term: number(b"term")?,
-        index: number(b"consistent_index")?,
+        term: number(RAFT_TERM)?,
+        index: number(RAFT_INDEX)?,
     })
 }
 
 fn line_of(bucket: &str, key: &[u8], value: &[u8]) -> Option<Line> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
     match bucket {
-        "alarm" => {
+        ALARM => {
             let member = AlarmMember::decode(key).ok()?;
             Some(Line::Alarm {
                 name: member.alarm().as_str_name().to_owned(),
                 member: member.member_id,
             })
         }
-        "authUsers" => {
+        USERS => {
             let user = User::decode(value).ok()?;
             let has_password = !user.options.is_some_and(|options| options.no_password);
             Some(Line::User {
@@ -84,7 +87,7 @@ fn line_of(bucket: &str, key: &[u8], value: &[u8]) -> Option<Line> {
                 roles: user.roles,
             })
         }
-        "authRoles" => {
+        ROLES => {
             let role = Role::decode(value).ok()?;
             let grants = role.key_permission.into_iter().map(|it| Grant {
                 kind: it.perm_type().as_str_name().to_owned(),
@@ -105,12 +108,16 @@ pub(super) fn entries(line: &Line) -> Result<Vec<Entry>, String> {
     let entry = |bucket: &str, key: &[u8], value| (bucket.to_owned(), key.to_vec(), value);
     Ok(match line {
         Line::Auth { enabled, revision } => vec![
-            entry("auth", b"authEnabled", vec![u8::from(*enabled)]),
-            entry("auth", b"authRevision", revision.to_be_bytes().to_vec()),
+            entry(AUTH, AUTH_ENABLED.as_bytes(), vec![u8::from(*enabled)]),
+            entry(
+                AUTH,
+                AUTH_REVISION.as_bytes(),
+                revision.to_be_bytes().to_vec(),
+            ),
         ],
         Line::Raft { term, index } => vec![
-            entry("meta", b"term", term.to_be_bytes().to_vec()),
-            entry("meta", b"consistent_index", index.to_be_bytes().to_vec()),
+            entry(META, RAFT_TERM.as_bytes(), term.to_be_bytes().to_vec()),
+            entry(META, RAFT_INDEX.as_bytes(), index.to_be_bytes().to_vec()),
         ],
         Line::Alarm { name, member } => {
             let alarm = AlarmType::from_str_name(name);
@@ -119,7 +126,7 @@ pub(super) fn entries(line: &Line) -> Result<Vec<Entry>, String> {
                 member_id: *member,
                 alarm: alarm.into(),
             };
-            vec![entry("alarm", &member.encode_to_vec(), Vec::new())]
+            vec![entry(ALARM, &member.encode_to_vec(), Vec::new())]
         }
         Line::User {
             name,
@@ -135,7 +142,7 @@ pub(super) fn entries(line: &Line) -> Result<Vec<Entry>, String> {
                 }),
             };
             check_name(name)?;
-            vec![entry("authUsers", name.as_bytes(), user.encode_to_vec())]
+            vec![entry(USERS, name.as_bytes(), user.encode_to_vec())]
         }
         Line::Role { name, permissions } => {
             check_name(name)?;
@@ -144,7 +151,7 @@ pub(super) fn entries(line: &Line) -> Result<Vec<Entry>, String> {
                 name: name.clone().into(),
                 key_permission: permissions?,
             };
-            vec![entry("authRoles", name.as_bytes(), role.encode_to_vec())]
+            vec![entry(ROLES, name.as_bytes(), role.encode_to_vec())]
         }
         Line::Pair { bucket, key, value } => vec![entry(bucket, &key.0, value.0.clone())],
         _ => Vec::new(),
