@@ -9,11 +9,14 @@ use revstore::engine::{LeaseId, Put, Revision};
 use revstore::{ClockMode, ControlConfig, EndpointUrl, ListenUrl, Server, StartError};
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{
-    PutRequest, RangeRequest, WatchCreateRequest, WatchRequest, kv_client::KvClient,
+    PutRequest, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse, kv_client::KvClient,
     watch_client::WatchClient,
 };
 use serde_json::{Value, json};
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    Streaming,
+    transport::{Channel, Endpoint},
+};
 
 /// A server with a manual clock and a port of control.
 fn server() -> Server {
@@ -265,6 +268,30 @@ async fn faults_are_controlled_from_the_command_line() {
     assert_eq!(run("connections").await.len(), 1);
 }
 
+/// Opens a watch of `key`.
+async fn watch_key(channel: Channel) -> Streaming<WatchResponse> {
+    let create = WatchCreateRequest {
+        key: "key".into(),
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    let requests =
+        tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
+    let response = WatchClient::new(channel).watch(requests).await;
+    let mut events = response.expect("a watch").into_inner();
+    assert!(
+        events
+            .message()
+            .await
+            .expect("a response")
+            .expect("one")
+            .created
+    );
+    events
+}
+
 #[tokio::test]
 async fn watches_are_controlled_from_the_command_line() {
     let server = server();
@@ -277,25 +304,7 @@ async fn watches_are_controlled_from_the_command_line() {
     };
     let control = server.control().expect("control").clone();
     let opened = tokio::spawn(async move { control.wait(Condition::Watches(1), None).await });
-    let mut watches = WatchClient::new(channel(server.endpoint()).await);
-    let create = WatchCreateRequest {
-        key: "key".into(),
-        ..WatchCreateRequest::default()
-    };
-    let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(create)),
-    };
-    let requests =
-        tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
-    let mut events = watches.watch(requests).await.expect("a watch").into_inner();
-    assert!(
-        events
-            .message()
-            .await
-            .expect("a response")
-            .expect("one")
-            .created
-    );
+    let mut events = watch_key(channel(server.endpoint()).await).await;
     opened.await.expect("a task").expect("a watch");
     run("wait --watchers 1 --timeout 5s").await;
     let listed = run("watches").await.remove(0);
@@ -365,31 +374,14 @@ async fn a_restore_ends_watches_and_serves_the_old_keys() {
     let server = server();
     let control = server.control().expect("control").clone();
     let channel = channel(server.endpoint()).await;
-    let (mut kv, mut watches) = (KvClient::new(channel.clone()), WatchClient::new(channel));
+    let mut kv = KvClient::new(channel.clone());
     let put = || PutRequest {
         key: "key".into(),
         ..PutRequest::default()
     };
     kv.put(put()).await.expect("a put");
     control.checkpoint("a").expect("a checkpoint");
-    let create = WatchCreateRequest {
-        key: "key".into(),
-        ..WatchCreateRequest::default()
-    };
-    let request = WatchRequest {
-        request_union: Some(RequestUnion::CreateRequest(create)),
-    };
-    let requests =
-        tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
-    let mut events = watches.watch(requests).await.expect("a watch").into_inner();
-    assert!(
-        events
-            .message()
-            .await
-            .expect("a response")
-            .expect("one")
-            .created
-    );
+    let mut events = watch_key(channel).await;
     control
         .restore("a", RestoreOptions::default())
         .expect("a restore");
