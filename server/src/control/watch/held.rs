@@ -69,25 +69,21 @@ impl Held {
         self.queue.len() < before
     }
 
-    /// Removes the responses that do not wait any longer, in their order.
-    pub(super) fn release(&mut self, is_held: impl Fn(i64) -> bool) -> Vec<Response> {
-        let mut released = Vec::new();
+    /// Removes the responses that do not wait any longer, in their order. A watch is asked for once: it may be held or
+    /// released meanwhile, and a later response must not pass an earlier one.
+    pub(super) fn release(&mut self, is_held: impl Fn(i64) -> bool) -> VecDeque<Response> {
+        let mut released = VecDeque::new();
+        self.bytes.retain(|id, _| is_held(*id));
         let mut kept = VecDeque::new();
         for response in std::mem::take(&mut self.queue) {
             let watch_id = response.info.watch_id;
             let waits = if watch_id < 0 {
                 !kept.is_empty()
             } else {
-                is_held(watch_id)
+                self.contains(watch_id)
             };
-            if waits {
-                kept.push_back(response);
-                continue;
-            }
-            if watch_id >= 0 {
-                self.bytes.remove(&watch_id);
-            }
-            released.push(response);
+            let list = if waits { &mut kept } else { &mut released };
+            list.push_back(response);
         }
         self.queue = kept;
         released
@@ -96,6 +92,8 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     fn response(watch_id: i64, revision: i64) -> Response {
@@ -129,6 +127,19 @@ mod tests {
         assert_eq!(released(&mut held, &[]), [(2, 6), (-1, 6), (-1, 8), (2, 9)]);
         assert!(held.is_empty());
         assert_eq!(held.bytes_max(), 0);
+    }
+
+    #[test]
+    fn responses_keep_their_order_when_a_watch_is_released_meanwhile() {
+        let mut held = Held::default();
+        for revision in [5, 6, 7] {
+            held.push(response(1, revision));
+        }
+        let is_held = Cell::new(true);
+        // Held at the first look, released at the second one.
+        assert!(held.release(|_| is_held.replace(false)).is_empty());
+        assert!(held.contains(1));
+        assert_eq!(released(&mut held, &[]), [(1, 5), (1, 6), (1, 7)]);
     }
 
     #[test]

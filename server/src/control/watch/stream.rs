@@ -322,8 +322,10 @@ impl WatchBody {
                 ..response.info
             };
             let bytes = intercept::progress_response(content, id);
+            // I6: a watch that was released since may still have events that wait.
             let is_held = self.watches.get(&id).is_some_and(OpenWatch::is_held);
-            self.queue(Response { bytes, info }, is_held);
+            let waits = self.held.contains(id) || is_held;
+            self.queue(Response { bytes, info }, waits);
         }
         if self.call.wants_progress() {
             let waits = !self.held.is_empty();
