@@ -11,45 +11,28 @@
 //! Objects are JSON objects whose fields have the types of the schema. Fields with other types are treated
 //! as absent.
 
-mod admission;
-mod admission_policy;
-mod aggregation;
-mod catalog;
 mod causes;
-mod certificates;
-mod cluster;
-mod config;
-mod coordination;
-mod device;
 pub(crate) mod edit;
+mod families;
 pub(crate) mod field;
-mod flowcontrol;
 mod names;
-mod networking;
-mod pod;
-mod policy;
 pub(crate) mod quantity;
-mod quota;
-mod rbac;
 mod rules;
 mod scale;
 mod selectable;
 pub(crate) mod selector;
-mod service;
-mod storage;
 mod warning;
-mod workload;
 
 use revstore_watch_cache::registry::{JsonObject, Propagation};
 
-pub(crate) use certificates::CertificateRequest;
-pub use certificates::{approve, set_requester};
-pub use cluster::finalize_namespace;
-pub use pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
+pub(crate) use families::certificates::CertificateRequest;
+pub use families::certificates::{approve, set_requester};
+pub use families::cluster::finalize_namespace;
+pub use families::pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
+pub(crate) use families::service::prepare_allocation;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
 pub use selectable::{field_error, field_value, selectable_fields};
-pub(crate) use service::prepare_allocation;
 pub(crate) use warning::ENFORCE_SECRETS;
 pub use warning::{deletion_warning, kind_warning, warnings};
 
@@ -57,7 +40,7 @@ pub use warning::{deletion_warning, kind_warning, warnings};
 pub(crate) fn set_defaults(object: &mut JsonObject) {
     let version = edit::text(object, "apiVersion").to_owned();
     let (group, version) = version.split_once('/').unwrap_or(("", &version));
-    let kind = catalog::find(group, version, edit::text(object, "kind"));
+    let kind = families::find(group, version, edit::text(object, "kind"));
     (kind.default)(object);
 }
 

@@ -13,7 +13,7 @@ use revstore_watch_cache::status::StatusCause;
 use super::causes::Causes;
 use super::edit;
 use super::field::Field;
-use super::{catalog, names};
+use super::{families, names};
 
 /// Returns the time of day in the form of a timestamp, such as `2024-01-01T00:00:00Z`.
 pub type Now = Arc<dyn Fn() -> String + Send + Sync>;
@@ -169,7 +169,7 @@ impl Rules {
             format!("{group}/{version}")
         };
         Self {
-            kind: catalog::find(group, version, kind),
+            kind: families::find(group, version, kind),
             api_version,
             name: kind.to_owned(),
             target: Target::Main,
@@ -245,7 +245,7 @@ impl Rules {
             .split_once('/')
             .map_or("", |(group, _)| group);
         if !WITHOUT.contains(&group) {
-            super::pod::check_finalizers(object, causes);
+            super::families::pod::check_finalizers(object, causes);
         }
     }
 
@@ -344,7 +344,7 @@ impl Strategy for Rules {
 
     fn grace_period_seconds(&self, object: &JsonObject, requested: Option<i64>) -> i64 {
         if self.name == "Pod" {
-            super::pod::grace_period_seconds(object, requested)
+            super::families::pod::grace_period_seconds(object, requested)
         } else {
             0
         }

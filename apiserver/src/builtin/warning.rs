@@ -3,9 +3,9 @@
 
 use revstore_watch_cache::registry::JsonObject;
 
+use super::families::pod;
 use super::field::Field;
 use super::names;
-use super::pod;
 
 const RECYCLE: &str = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. \
                        Instead, the recommended approach is to use dynamic provisioning.";

@@ -1,0 +1,416 @@
+//! The subresources of pods that change them: binding, eviction, ephemeral containers, resize.
+
+use serde_json::{Value, json};
+
+use revstore_watch_cache::RequestError;
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::{
+    CauseReason, Reason, ResourceName, Status, StatusCause, StatusDetails,
+};
+
+use super::{defaults, qos, spec, update};
+use crate::builtin::causes::Causes;
+use crate::builtin::edit;
+use crate::builtin::field::Field;
+use crate::builtin::selector;
+
+fn name_of(object: &JsonObject) -> &str {
+    edit::text_at(object, &["metadata", "name"])
+}
+
+fn invalid(pod: &JsonObject, causes: Causes) -> RequestError {
+    let kind = ResourceName::new("", "Pod");
+    Status::invalid(&kind, name_of(pod), causes.into_vec()).into()
+}
+
+/// Returns a pod that is bound to the node of a `Binding`.
+///
+/// # Errors
+/// 409 if the pod is bound already, is being deleted or has scheduling gates; 500 if the binding names no
+/// node.
+pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObject, RequestError> {
+    let target = Field::root(binding).child("target");
+    let mut causes = Causes::default();
+    if !["", "Node"].contains(&target.child("kind").text()) {
+        causes.not_supported(&target.child("kind"), &["Node", "<empty>"]);
+    }
+    causes.check_required(&target.child("name"));
+    if let Some(cause) = causes.into_vec().first() {
+        return Err(RequestError::Unclassified(cause.to_string()));
+    }
+    let name = name_of(pod);
+    let conflict = |detail: &str| {
+        let resource = ResourceName::new("", "pods/binding");
+        RequestError::from(Status::conflict(&resource, name, detail))
+    };
+    let expected = edit::text_at(binding, &["metadata", "uid"]);
+    let uid = edit::text_at(pod, &["metadata", "uid"]);
+    if !expected.is_empty() && expected != uid {
+        return Err(conflict(&format!(
+            "Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
+        )));
+    }
+    if edit::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
+        let detail = format!("pod {name} is being deleted, cannot be assigned to a host");
+        return Err(conflict(&detail));
+    }
+    let node = edit::text_at(pod, &["spec", "nodeName"]);
+    if !node.is_empty() {
+        let detail = format!("pod {name} is already assigned to node {node:?}");
+        return Err(conflict(&detail));
+    }
+    if Field::root(pod).at(&["spec", "schedulingGates"]).len() > 0 {
+        return Err(conflict(&format!(
+            "pod {name} has non-empty .spec.schedulingGates"
+        )));
+    }
+    let mut bound = pod.clone();
+    if let Some(spec) = edit::ensure(&mut bound, "spec") {
+        spec.insert("nodeName".to_owned(), target.child("name").text().into());
+    }
+    for field in ["annotations", "labels"] {
+        if let Some(Value::Object(added)) = edit::at(binding, &["metadata", field])
+            && let Some(metadata) = edit::ensure(&mut bound, "metadata")
+            && let Some(map) = edit::ensure(metadata, field)
+        {
+            map.extend(added.clone());
+        }
+    }
+    set_condition(
+        &mut bound,
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null}),
+        now,
+    );
+    Ok(bound)
+}
+
+/// Sets a condition of a status. The time of the transition changes with the status of the condition.
+fn set_condition(object: &mut JsonObject, mut condition: Value, now: &str) {
+    let Some(status) = edit::ensure(object, "status") else {
+        return;
+    };
+    edit::set_unset(status, "conditions", json!([]));
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let existing = conditions
+        .iter_mut()
+        .find(|existing| existing["type"] == condition["type"]);
+    if let Some(existing) = existing {
+        let unchanged = existing["status"] == condition["status"];
+        condition["lastTransitionTime"] = match &existing["lastTransitionTime"] {
+            time if unchanged && !time.is_null() => time.clone(),
+            _ => now.into(),
+        };
+        *existing = condition;
+    } else {
+        condition["lastTransitionTime"] = now.into();
+        conditions.push(condition);
+    }
+}
+
+/// What an eviction changes before it deletes the pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Eviction {
+    /// The pod with the condition `DisruptionTarget`, which matters if it keeps running for a while.
+    pub pod: JsonObject,
+    /// The new version of the disruption budget that counts the eviction, if there is one.
+    pub budget: Option<JsonObject>,
+}
+
+/// Returns the effects of the eviction of a pod. `budgets` are the disruption budgets of its namespace.
+///
+/// # Errors
+/// 429 while a budget forbids it, 500 if several budgets select the pod.
+pub fn evict(
+    pod: &JsonObject,
+    budgets: &[JsonObject],
+    now: &str,
+) -> Result<Eviction, RequestError> {
+    let mut evicted = pod.clone();
+    set_condition(
+        &mut evicted,
+        json!({
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": null,
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }),
+        now,
+    );
+    let phase = edit::text_at(pod, &["status", "phase"]);
+    let ended = ["Succeeded", "Failed", "Pending"].contains(&phase);
+    if ended || edit::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
+        return Ok(Eviction {
+            pod: evicted,
+            budget: None,
+        });
+    }
+    let labels = Field::root(pod).at(&["metadata", "labels"]);
+    let mut selecting = budgets.iter().filter(|budget| {
+        selector::matches(&Field::root(budget).at(&["spec", "selector"]), &labels)
+    });
+    let (first, second) = (selecting.next(), selecting.next());
+    if second.is_some() {
+        return Err(Status::internal_error(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
+             support.",
+        ).into());
+    }
+    let budget = match first {
+        Some(budget) if !ignores(budget, pod) => Some(count_eviction(budget, name_of(pod), now)?),
+        _ => None,
+    };
+    Ok(Eviction {
+        pod: evicted,
+        budget,
+    })
+}
+
+/// Returns whether a pod can be evicted without counting it, because it is not ready anyway.
+fn ignores(budget: &JsonObject, pod: &JsonObject) -> bool {
+    let ready = Field::root(pod)
+        .at(&["status", "conditions"])
+        .items()
+        .any(|condition| {
+            condition.child("type").text() == "Ready" && condition.child("status").text() == "True"
+        });
+    if ready {
+        return false;
+    }
+    let status = Field::root(budget).child("status");
+    let number = |name| status.child(name).int().unwrap_or_default();
+    let always = edit::text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
+    always || number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0
+}
+
+/// The seconds after which a client may try again while a budget is unprocessed.
+const RETRY_SECONDS: u32 = 10;
+/// The maximum number of evictions that a budget counts and its controller has not seen.
+const DISRUPTED_MAX: usize = 2000;
+
+fn refused(cause: String, retry_seconds: u32) -> RequestError {
+    let text = "Cannot evict pod as it would violate the pod's disruption budget.";
+    Status::failure(Reason::TooManyRequests, text)
+        .with_details(StatusDetails {
+            retry_after_seconds: retry_seconds,
+            ..StatusDetails::default()
+        })
+        .with_causes([StatusCause::new(
+            CauseReason("DisruptionBudget".into()),
+            cause,
+        )])
+        .into()
+}
+
+fn count_eviction(budget: &JsonObject, pod: &str, now: &str) -> Result<JsonObject, RequestError> {
+    let (root, name) = (Field::root(budget), name_of(budget));
+    let status = root.child("status");
+    let number = |name| status.child(name).int().unwrap_or_default();
+    let generation = root
+        .at(&["metadata", "generation"])
+        .int()
+        .unwrap_or_default();
+    if number("observedGeneration") < generation {
+        let cause = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(refused(cause, RETRY_SECONDS));
+    }
+    let forbidden = |detail: &str| {
+        let resource = ResourceName::new("policy", "poddisruptionbudget");
+        RequestError::from(Status::forbidden(&resource, name, detail))
+    };
+    if number("disruptionsAllowed") < 0 {
+        return Err(forbidden("pdb disruptions allowed is negative"));
+    }
+    if status.child("disruptedPods").len() > DISRUPTED_MAX {
+        return Err(forbidden(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
+    }
+    let allowed = number("disruptionsAllowed");
+    if allowed == 0 {
+        let (needed, healthy) = (number("desiredHealthy"), number("currentHealthy"));
+        let mut conditions = status.child("conditions").items();
+        let told = conditions.find(|condition| {
+            condition.child("type").text() == "DisruptionAllowed"
+                && condition.child("status").text() == "False"
+                && !condition.child("message").text().is_empty()
+        });
+        let told = told.map(|told| (told.child("reason").text(), told.child("message").text()));
+        let cause = match told {
+            Some(("SyncFailed", message)) => format!(
+                "The disruption budget {name} does not allow evicting pods currently because it failed \
+                 sync: {message}"
+            ),
+            _ if healthy <= needed => format!(
+                "The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+            ),
+            Some((reason, message)) => format!(
+                "The disruption budget {name} does not allow evicting pods currently ({reason}): \
+                 {message}"
+            ),
+            None => {
+                format!("The disruption budget {name} does not allow evicting pods currently")
+            }
+        };
+        return Err(refused(cause, 0));
+    }
+    let mut counted = budget.clone();
+    if let Some(status) = edit::ensure(&mut counted, "status") {
+        status.insert("disruptionsAllowed".to_owned(), json!(allowed - 1));
+        if let Some(pods) = edit::ensure(status, "disruptedPods") {
+            pods.insert(pod.to_owned(), now.into());
+        }
+    }
+    if allowed == 1 {
+        set_condition(
+            &mut counted,
+            json!({
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "reason": "InsufficientPods",
+                "message": "",
+                "observedGeneration": generation,
+            }),
+            now,
+        );
+    }
+    Ok(counted)
+}
+
+/// Returns a pod with the ephemeral containers of another version of it. They can be added, and neither
+/// changed nor removed.
+///
+/// # Errors
+/// 422.
+pub fn set_ephemeral_containers(
+    old: &JsonObject,
+    requested: &JsonObject,
+) -> Result<JsonObject, RequestError> {
+    let mut new = old.clone();
+    let list = edit::at(requested, &["spec", "ephemeralContainers"]).cloned();
+    if let Some(spec) = edit::ensure(&mut new, "spec") {
+        match list {
+            Some(list) => spec.insert("ephemeralContainers".to_owned(), list),
+            None => spec.remove("ephemeralContainers"),
+        };
+    }
+    defaults::default_pod(&mut new);
+    let mut causes = Causes::default();
+    spec::check_pod(&Field::root(&new), &mut causes);
+    let (after, before) = (Field::root(&new), Field::root(old));
+    let path = ["spec", "ephemeralContainers"];
+    let after = after.at(&path);
+    for container in before.at(&path).items() {
+        let name = container.child("name").text();
+        let kept = after.items().find(|kept| kept.child("name").text() == name);
+        match kept {
+            None => causes.forbidden(
+                &after,
+                &format!("existing ephemeral containers {name:?} may not be removed\n"),
+            ),
+            Some(kept) if !kept.equals(&container) => causes.forbidden(
+                &after,
+                &format!("existing ephemeral containers {name:?} may not be changed\n"),
+            ),
+            Some(_) => {}
+        }
+    }
+    if causes.len() > 0 {
+        return Err(invalid(old, causes));
+    }
+    Ok(new)
+}
+
+/// Returns a pod with the resources of another version of it. Only CPU and memory can be changed, and the
+/// quality of service class stays.
+///
+/// # Errors
+/// 422.
+pub fn resize(old: &JsonObject, requested: &JsonObject) -> Result<JsonObject, RequestError> {
+    let mut new = old.clone();
+    let body = Field::root(requested).child("spec");
+    if let Some(spec) = edit::ensure(&mut new, "spec") {
+        if let Some(resources) = body.object().and_then(|body| body.get("resources")) {
+            spec.insert("resources".to_owned(), resources.clone());
+        }
+        for list in ["containers", "initContainers"] {
+            for container in edit::items_mut(spec, list) {
+                let name = edit::text(container, "name").to_owned();
+                let wanted = body
+                    .child(list)
+                    .items()
+                    .find(|wanted| wanted.child("name").text() == name);
+                let Some(wanted) = wanted.and_then(|wanted| wanted.object().cloned()) else {
+                    continue;
+                };
+                edit::restore(container, &wanted, "resources");
+                edit::restore(container, &wanted, "resizePolicy");
+            }
+        }
+    }
+    defaults::default_pod(&mut new);
+    let mut causes = Causes::default();
+    spec::check_pod(&Field::root(&new), &mut causes);
+    let (after, before) = (
+        Field::root(&new).child("spec"),
+        Field::root(old).child("spec"),
+    );
+    let class = edit::text_at(old, &["status", "qosClass"]);
+    if qos::class(&after) != class {
+        causes.invalid_at(
+            "spec",
+            class,
+            "Pod QOS Class may not change as a result of resizing",
+        );
+    }
+    check_removed(&after, &before, &mut causes);
+    check_only_cpu_and_memory(&after, &before, &mut causes);
+    if causes.len() > 0 {
+        return Err(invalid(old, causes));
+    }
+    Ok(new)
+}
+
+/// Checks that no request or limit of CPU or memory was removed.
+fn check_removed(after: &Field<'_>, before: &Field<'_>, causes: &mut Causes) {
+    let containers = before.child("containers").items();
+    for (old, new) in containers.zip(after.child("containers").items()) {
+        for kind in ["limits", "requests"] {
+            for name in ["cpu", "memory"] {
+                let kept = new.child("resources").child(kind);
+                if old.child("resources").child(kind).key(name).is_set() && !kept.key(name).is_set()
+                {
+                    let detail = format!("resource {kind} cannot be removed");
+                    causes.forbidden(&kept, &detail);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn check_only_cpu_and_memory(after: &Field<'_>, before: &Field<'_>, causes: &mut Causes) {
+    let others = |spec: &Field<'_>| {
+        let mut spec = spec.object().cloned().unwrap_or_default();
+        for list in ["containers", "initContainers"] {
+            for container in edit::items_mut(&mut spec, list) {
+                let Some(resources) = edit::child_mut(container, "resources") else {
+                    continue;
+                };
+                for kind in ["limits", "requests"] {
+                    if let Some(amounts) = edit::child_mut(resources, kind) {
+                        amounts.remove("cpu");
+                        amounts.remove("memory");
+                    }
+                }
+            }
+        }
+        spec.remove("resources");
+        spec
+    };
+    if !update::changed_fields(&others(after), &others(before)).is_empty() {
+        causes.forbidden(after, "only cpu and memory resources are mutable");
+    }
+}

@@ -1,0 +1,196 @@
+//! What updates of pods may change.
+
+use serde_json::{Value, json};
+
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::StatusCause;
+
+use crate::builtin::causes::Causes;
+use crate::builtin::edit;
+use crate::builtin::field::{Field, values_equal};
+use crate::builtin::names;
+
+/// Checks a new version of a pod as the successor of an old one.
+pub(super) fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    for list in ["containers", "initContainers"] {
+        let containers = new.child(list);
+        if containers.len() != old.child(list).len() {
+            causes.forbidden(&containers, "pod updates may not add or remove containers");
+            return;
+        }
+        for container in containers.items() {
+            super::spec::check_image_spaces(&container, causes);
+        }
+    }
+    if !check_deadline(&new, &old, causes) {
+        return;
+    }
+    check_tolerations(&new.child("tolerations"), &old.child("tolerations"), causes);
+    check_gates(
+        &new.child("schedulingGates"),
+        &old.child("schedulingGates"),
+        causes,
+    );
+    check_rest(&new, &old, causes);
+}
+
+fn check_deadline(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) -> bool {
+    let field = new.child("activeDeadlineSeconds");
+    match (field.int(), old.child("activeDeadlineSeconds").int()) {
+        (None, Some(_)) => {
+            causes.invalid(
+                &field,
+                "must not update from a positive integer to nil value",
+            );
+        }
+        (Some(new), Some(old)) if new > old => {
+            causes.invalid(&field, "must be less than or equal to previous value");
+            return false;
+        }
+        _ => {}
+    }
+    true
+}
+
+fn check_tolerations(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let without_seconds = |toleration: &Field<'_>| {
+        let mut toleration = toleration.object().cloned().unwrap_or_default();
+        toleration.remove("tolerationSeconds");
+        Value::Object(toleration)
+    };
+    let kept = old.items().all(|old| {
+        let old = without_seconds(&old);
+        let mut new = new.items();
+        new.any(|new| values_equal(&without_seconds(&new), &old))
+    });
+    if !kept {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        causes.forbidden(new, detail);
+    }
+}
+
+fn check_gates(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    for gate in new.items() {
+        let name = gate.child("name");
+        if !old
+            .items()
+            .any(|old| old.child("name").text() == name.text())
+        {
+            let detail = format!(
+                "only deletion is allowed, but found new scheduling gate '{}'",
+                name.text()
+            );
+            causes.forbidden(&name, &detail);
+        }
+    }
+}
+
+/// Checks that nothing else has changed.
+fn check_rest(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let (Some(new_spec), Some(old_spec)) = (new.object(), old.object()) else {
+        return;
+    };
+    let mut rest = new_spec.clone();
+    for list in ["containers", "initContainers"] {
+        let images: Vec<Value> = old
+            .child(list)
+            .items()
+            .map(|container| container.child("image").value())
+            .collect();
+        for (container, image) in edit::items_mut(&mut rest, list).zip(images) {
+            container.insert("image".to_owned(), image);
+        }
+    }
+    for name in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        edit::restore(&mut rest, old_spec, name);
+    }
+    let grace = "terminationGracePeriodSeconds";
+    if old.child(grace).int().is_some_and(|seconds| seconds < 0)
+        && rest.get(grace) == Some(&json!(1))
+    {
+        edit::restore(&mut rest, old_spec, grace);
+    }
+    if old.child("schedulingGates").len() > 0 {
+        relax_gated(&mut rest, new, old, causes);
+    }
+    let changed = changed_fields(&rest, old_spec);
+    if !changed.is_empty() {
+        let detail = format!(
+            "pod updates may not change fields other than `spec.containers[*].image`,\
+             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
+             additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
+             set to 1 if it was previously negative)\nchanged: {}",
+            changed.join(", ")
+        );
+        causes.forbidden(new, &detail);
+    }
+}
+
+/// Lets a pod that is not scheduled yet get a narrower node selector and node affinity.
+fn relax_gated(rest: &mut JsonObject, new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let (selector, previous) = (new.child("nodeSelector"), old.child("nodeSelector"));
+    for (key, value) in previous.entries() {
+        if selector.key(key).text() != value.text() {
+            let detail =
+                "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+            causes.invalid(&selector, detail);
+            break;
+        }
+    }
+    if let Some(old_spec) = old.object() {
+        edit::restore(rest, old_spec, "nodeSelector");
+        let affinity = edit::at(old_spec, &["affinity", "nodeAffinity"]).cloned();
+        let mut others = edit::child_mut(rest, "affinity")
+            .cloned()
+            .unwrap_or_default();
+        match affinity {
+            Some(affinity) => others.insert("nodeAffinity".to_owned(), affinity),
+            None => others.remove("nodeAffinity"),
+        };
+        rest.insert("affinity".to_owned(), Value::Object(others));
+    }
+}
+
+/// Returns the names of the members in which two objects differ.
+pub(super) fn changed_fields(new: &JsonObject, old: &JsonObject) -> Vec<String> {
+    let mut names: Vec<&String> = new.keys().chain(old.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let null = Value::Null;
+    names
+        .into_iter()
+        .filter(|name| {
+            let of = |object: &JsonObject| object.get(*name).unwrap_or(&null).clone();
+            !values_equal(&of(new), &of(old))
+        })
+        .map(|name| format!("spec.{name}"))
+        .collect()
+}
+
+/// Checks a new status.
+pub(super) fn check_status(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let (new, old) = (new.child("status"), old.child("status"));
+    for condition in new.child("conditions").items() {
+        let kind = condition.child("type");
+        if kind.text().starts_with("resize") {
+            continue;
+        }
+        if let Some(detail) = names::qualified_name_error(kind.text()) {
+            causes.push(StatusCause::invalid(kind.path(), kind.text(), &detail));
+        }
+    }
+    let nominated = new.child("nominatedNodeName");
+    if nominated.text() != old.child("nominatedNodeName").text() {
+        causes.check_text(&nominated, names::subdomain_error);
+    }
+    causes.check_min(
+        &new.child("observedGeneration"),
+        0,
+        "must be a non-negative integer",
+    );
+    causes.check_immutable(&new.child("qosClass"), &old.child("qosClass"));
+    for ip in new.child("podIPs").items() {
+        causes.check_text(&ip.child("ip"), names::ip_error);
+    }
+}
