@@ -2,23 +2,18 @@
 
 mod accept;
 mod answer;
-mod body;
 mod exchange;
-pub(crate) mod gzip;
 mod handler;
 mod limits;
-pub(crate) mod media_type;
 mod paths;
 mod reader;
 mod request_info;
 mod service;
-mod turns;
 pub(crate) mod websocket;
 mod write_checks;
 
-pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer, Route};
-pub(crate) use answer::{Answer, status_value};
-pub(crate) use body::{Body, Chunks};
+pub(crate) use accept::{Accepted, Form, MEDIA_TYPES, Media, Offer, Route, media_type};
+pub(crate) use answer::{Answer, Body, Chunks, InTurns, gzip, status_value};
 pub(crate) use exchange::Exchange;
 pub(crate) use handler::{
     CREATED, Front, Random, method_not_allowed, read_body, verb_not_supported,
@@ -26,4 +21,3 @@ pub(crate) use handler::{
 pub(crate) use limits::Limits;
 pub(crate) use request_info::{RequestInfo, Target};
 pub(crate) use service::ConnectionService;
-pub(crate) use turns::InTurns;

@@ -2,16 +2,11 @@
 //! standards, its limits and its errors.
 
 mod error;
-mod go_text;
 mod json;
 mod kinds_schema;
 mod merge;
-mod merge_key;
-mod pointer;
 mod schema;
-mod set_order;
 mod strategic;
-mod strategic_list;
 
 pub use error::{MAX_JSON_PATCH_OPERATIONS, PatchError};
 pub use json::{JsonPatch, MAX_COPY_BYTES};

@@ -1,16 +1,11 @@
 //! The verbs on resources.
 
-mod apply;
 mod body;
 mod delete;
 mod facet;
-mod facet_change;
 mod list;
-mod patch;
-mod pod;
 mod read;
 mod review;
-mod service_account;
 mod subresource;
 mod tracker;
 mod watch;
@@ -93,7 +88,7 @@ pub(crate) async fn answer(
         }
         "patch" if is_known => {
             let facet = Facet::Whole;
-            patch::patch(front, exchange, resource, stored, target, facet, body).await
+            write::patch::patch(front, exchange, resource, stored, target, facet, body).await
         }
         "delete" if is_known => {
             delete::delete(front, exchange, resource, stored, target, body).await

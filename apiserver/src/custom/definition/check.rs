@@ -4,8 +4,8 @@ use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::{Value, json};
 
-use super::versions::{check_versions, list, text};
 use super::{Names, priority};
+use crate::custom::definition::version::list::{check_versions, list, text};
 use crate::custom::schema::{Causes, is_uri};
 use crate::custom::text::{label_error, quoted, subdomain_error};
 use crate::webhook::{bundle_error, place_errors};

@@ -10,9 +10,7 @@ mod status;
 mod strategy;
 #[cfg(test)]
 mod tests;
-mod v1beta1;
 mod version;
-mod versions;
 
 use std::sync::Arc;
 
@@ -29,7 +27,7 @@ pub use shape::admit;
 pub use status::{accept_names, establish};
 pub(crate) use strategy::set_defaults;
 pub use strategy::{DefinitionStatus, Definitions, warnings};
-pub(crate) use v1beta1::to_v1;
+pub(crate) use version::v1beta1::to_v1;
 pub use version::{SelectableField, Version};
 
 /// The API group of definitions.

@@ -5,8 +5,8 @@ use revstore_watch_cache::registry::{JsonObject, Strategy};
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Value, json};
 
-use super::versions::{list, text};
 use super::{API_VERSION, KIND, check, shape};
+use crate::custom::definition::version::list::{list, text};
 use crate::custom::schema::{Causes, Schema};
 
 /// The rules of definitions: their status is a resource of its own.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::format::Format;
-use super::pattern::Pattern;
+use crate::custom::schema::value::format::Format;
+use crate::custom::schema::value::pattern::Pattern;
 
 /// The maximum depth of a schema.
 pub const SCHEMA_DEPTH_MAX: usize = 100;

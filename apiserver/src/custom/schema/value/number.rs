@@ -3,10 +3,10 @@
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Number, Value};
 
-use super::format::Format;
-use super::node::Schema;
-use super::path::Path;
-use super::value::Outcome;
+use crate::custom::schema::node::Schema;
+use crate::custom::schema::path::Path;
+use crate::custom::schema::value::Outcome;
+use crate::custom::schema::value::format::Format;
 use crate::custom::text::float;
 
 /// The largest whole number up to which each one is a floating-point number.
@@ -17,7 +17,7 @@ const WHOLE_DIFFERENCE: f64 = 1e-9;
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
 
 /// Returns whether a number is whole, and not too large to be exact.
-pub(super) fn is_whole(number: f64) -> bool {
+pub(in crate::custom::schema) fn is_whole(number: f64) -> bool {
     let difference = (number - number.round()).abs();
     number.abs() <= WHOLE_MAX && difference <= number.abs() * WHOLE_DIFFERENCE
 }
@@ -46,7 +46,7 @@ struct Checked<'a> {
     path: &'a Path<'a>,
 }
 
-pub(super) fn check(
+pub(in crate::custom::schema) fn check(
     schema: &Schema,
     format: Option<Format>,
     number: &Number,

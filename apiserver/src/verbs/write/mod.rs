@@ -1,5 +1,9 @@
 //! Creates and updates.
 
+mod apply;
+mod facet_change;
+pub(super) mod patch;
+
 use http::StatusCode;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::api::Preconditions;
@@ -8,6 +12,7 @@ use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{RequestError, Revision};
 use serde_json::Value;
 
+use self::facet_change::{Current, FacetChange};
 use crate::admission::{Admission, Operation};
 use crate::builtin;
 use crate::catalog::{Resource, Stored};
@@ -15,7 +20,6 @@ use crate::decode::WriteOptions;
 use crate::http::{Accepted, Answer, CREATED, Exchange, Front, Target};
 use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::facet::Facet;
-use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::{FORMS, reference, shown};
 use crate::verbs::{Tracker, offer};
 

@@ -1,5 +1,8 @@
 //! One version of a custom resource.
 
+pub(super) mod list;
+pub(super) mod v1beta1;
+
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 

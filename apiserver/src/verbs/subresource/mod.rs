@@ -1,5 +1,8 @@
 //! Subresources.
 
+pub(super) mod pod;
+mod service_account;
+
 use http::StatusCode;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
@@ -12,7 +15,8 @@ use crate::catalog::{Origin, Resource, Stored};
 use crate::http::{Answer, Exchange, Form, Front, Target, method_not_allowed};
 use crate::verbs::facet::Facet;
 use crate::verbs::read::{decoded, reference};
-use crate::verbs::{offer, patch, pod, read, service_account, write};
+use crate::verbs::write::patch;
+use crate::verbs::{offer, read, write};
 
 /// Answers a request for a subresource.
 pub(crate) async fn answer(

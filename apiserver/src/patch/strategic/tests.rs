@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::StrategicPatch;
+use crate::patch::StrategicPatch;
 use crate::patch::{ListStrategy, PatchError, PatchField, PatchSchema, SchemaError};
 
 /// A schema as text: a field of a structure, with its strategy and its merge key.

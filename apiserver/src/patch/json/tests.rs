@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{JsonPatch, MAX_COPY_BYTES};
 use crate::decode::{MAX_DEPTH, depth};
+use crate::patch::{JsonPatch, MAX_COPY_BYTES};
 use crate::patch::{MAX_JSON_PATCH_OPERATIONS, PatchError};
 
 fn apply(object: &Value, patch: &Value) -> Result<Value, PatchError> {

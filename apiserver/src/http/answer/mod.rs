@@ -1,5 +1,12 @@
 //! Answers: status, headers, and a body in the form that the client accepts.
 
+mod body;
+pub(crate) mod gzip;
+mod turns;
+
+pub(crate) use body::{Body, Chunks};
+pub(crate) use turns::InTurns;
+
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
 use revstore_watch_cache::status::Status;
@@ -8,7 +15,7 @@ use serde_json::Value;
 use revstore_kinds as kinds;
 
 use crate::decode::to_yaml;
-use crate::http::{Accepted, Body, Media};
+use crate::http::{Accepted, Media};
 
 /// The maximum length of all warnings of an answer. Above it the rest is left out, as kube-apiserver does,
 /// because proxies limit the size of headers.

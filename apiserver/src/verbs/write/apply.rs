@@ -15,8 +15,8 @@ use crate::decode::{self, FieldValidation, WriteOptions, strict_warnings};
 use crate::http::{Accepted, Answer, Exchange, Front, Target, read_body};
 use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
-use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::reference;
+use crate::verbs::write::facet_change::{Current, FacetChange};
 use crate::verbs::write::{answer_written, set_requester};
 
 /// The number of times that an apply is tried again, because another request creates or deletes its object meanwhile.

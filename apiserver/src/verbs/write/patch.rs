@@ -13,11 +13,11 @@ use crate::catalog::{Origin, Resource, Stored};
 use crate::decode::{FieldValidation, WriteOptions, integral_floats_to_integers, strict_warnings};
 use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
-use crate::verbs::apply::Apply;
 use crate::verbs::facet::Facet;
-use crate::verbs::facet_change::{Current, FacetChange};
 use crate::verbs::read::{FORMS, reference};
 use crate::verbs::write::answer_written;
+use crate::verbs::write::apply::Apply;
+use crate::verbs::write::facet_change::{Current, FacetChange};
 use crate::verbs::{Tracker, offer};
 
 /// Answers a patch of an object, or of one of its facets.

@@ -1,5 +1,7 @@
 //! The media type and the form of an answer, which a client chooses with the header `Accept`.
 
+pub(crate) mod media_type;
+
 use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 use revstore_watch_cache::RequestError;

@@ -4,7 +4,7 @@
 use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::Value;
 
-use super::selectable::find_field;
+use crate::custom::definition::selectable::find_field;
 use crate::custom::schema::{Causes, SCHEMA_NODES_MAX, Schema, SchemaError};
 use crate::custom::text::label_error;
 
@@ -56,12 +56,12 @@ const ROOT_FIELDS_TEXT: &str = "[Description Type Format Title Maximum Exclusive
     Example XPreserveUnknownFields XValidations]";
 
 /// Returns a text of an object, or an empty one.
-pub(super) fn text<'a>(object: &'a Value, name: &str) -> &'a str {
+pub(in crate::custom::definition) fn text<'a>(object: &'a Value, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns a list of an object, or an empty one.
-pub(super) fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
+pub(in crate::custom::definition) fn list<'a>(object: &'a Value, name: &str) -> &'a [Value] {
     object
         .get(name)
         .and_then(Value::as_array)
@@ -106,7 +106,7 @@ fn has_status(version: &Value) -> bool {
         .is_some_and(|subresources| subresources.get("status").is_some())
 }
 
-pub(super) fn check_versions(spec: &Value, causes: &mut Causes) {
+pub(in crate::custom::definition) fn check_versions(spec: &Value, causes: &mut Causes) {
     let versions = list(spec, "versions");
     let any_status = versions.iter().any(has_status);
     let mut schemas: Vec<Option<Schema>> = vec![None; versions.len().max(1)];

@@ -1,8 +1,12 @@
 //! JSON patches: RFC 6902, with the deviations of the library that kube-apiserver uses.
 
+mod pointer;
+#[cfg(test)]
+mod tests;
+
 use serde_json::{Map, Value};
 
-use super::pointer::{self, Place};
+use self::pointer::Place;
 use super::{MAX_JSON_PATCH_OPERATIONS, PatchError};
 use crate::decode::{MAX_DEPTH, from_json, json_type};
 
@@ -375,7 +379,3 @@ fn json_bytes(value: &Value) -> usize {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "json_tests.rs"]
-mod tests;

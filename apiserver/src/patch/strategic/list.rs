@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::go_text::{GoText, go_type};
-use super::merge_key::{Key, Positions, as_object, bad_type};
-use super::set_order::order;
-use super::strategic::{self, PATCH, unknown_directive};
-use super::{PatchError, PatchSchema};
+use crate::patch::strategic::go_text::{GoText, go_type};
+use crate::patch::strategic::merge_key::{Key, Positions, as_object, bad_type};
+use crate::patch::strategic::set_order::order;
+use crate::patch::strategic::{self, PATCH, unknown_directive};
+use crate::patch::{PatchError, PatchSchema};
 
 /// A merged list.
 pub(super) struct ListMerge {

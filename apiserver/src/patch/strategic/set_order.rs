@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::PatchError;
-use super::merge_key::{Key, Positions};
-use super::strategic::PATCH;
+use crate::patch::PatchError;
+use crate::patch::strategic::PATCH;
+use crate::patch::strategic::merge_key::{Key, Positions};
 
 /// The longest list for which the order is that of Go's sort function also if the items cannot be compared.
 const UNORDERED_ITEMS_MAX: usize = 20;
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::order;
-    use crate::patch::merge_key::Positions;
+    use crate::patch::strategic::merge_key::Positions;
 
     fn check(items: &Value, listed: &Value, server: &Value, expected: &Value) {
         let positions = |list: &Value| Positions::of_items(list.as_array().unwrap(), None).unwrap();

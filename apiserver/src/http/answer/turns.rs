@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use revstore_watch_cache::RequestError;
 
-use super::Chunks;
+use crate::http::Chunks;
 
 /// The number of chunks after which others have their turn.
 const CHUNKS_MAX: usize = 4;

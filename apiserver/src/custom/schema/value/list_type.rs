@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Map, Value};
 
-use super::causes::Causes;
-use super::node::Schema;
-use super::path::Path;
+use crate::custom::schema::causes::Causes;
+use crate::custom::schema::node::Schema;
+use crate::custom::schema::path::Path;
 
 impl Schema {
     /// Returns which items of sets and maps are not unique.

@@ -3,7 +3,7 @@
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Map, Value, json};
 
-use super::API_VERSION;
+use crate::custom::definition::API_VERSION;
 
 /// The API version of definitions that kube-apiserver has stored.
 const V1BETA1: &str = "apiextensions.k8s.io/v1beta1";

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::PatchError;
-use super::go_text::{GoText, go_type};
+use crate::patch::PatchError;
+use crate::patch::strategic::go_text::{GoText, go_type};
 
 /// A scalar that identifies an item: the value of a merge key, or the item itself. Integers and floats are
 /// different, as in Go.

@@ -1,5 +1,7 @@
 //! Defaulting, and the removal of nulls that a schema does not allow.
 
+mod check;
+
 use serde_json::Value;
 
 use super::node::Schema;

@@ -1,14 +1,21 @@
 //! Strategic merge patches. Corresponds to the package `strategicpatch` of Kubernetes' apimachinery.
 
+mod go_text;
+mod list;
+mod merge_key;
+mod set_order;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::go_text::GoText;
-use super::merge_key::{Key, Positions, bad_type};
-use super::set_order::order;
-use super::strategic_list::{self, ListMerge};
+use self::go_text::GoText;
+use self::list::ListMerge;
+use self::merge_key::{Key, Positions, bad_type};
+use self::set_order::order;
 use super::{ListStrategy, PatchError, PatchSchema};
 use crate::decode::{DecodeError, json_type, object_from_json};
 
@@ -162,7 +169,7 @@ fn set_order<S: PatchSchema>(
     let field = schema.field(name)?;
     let element = field.schema.items()?;
     let merge_key = field.merge_key.as_deref();
-    strategic_list::check_order(items.as_deref().unwrap_or_default(), &listed, merge_key)?;
+    list::check_order(items.as_deref().unwrap_or_default(), &listed, merge_key)?;
     let server;
     let merged = match (current, items) {
         (None, None) => return Ok(false),
@@ -175,8 +182,8 @@ fn set_order<S: PatchSchema>(
             items.iter().filter_map(without_directives).collect()
         }
         (Some(current), Some(items)) if field.strategy == ListStrategy::Merge => {
-            strategic_list::element_type(&[&current, &items])?;
-            let merged = strategic_list::merge(current, &items, element, merge_key)?;
+            list::element_type(&[&current, &items])?;
+            let merged = list::merge(current, &items, element, merge_key)?;
             let ListMerge {
                 items,
                 server_order,
@@ -185,7 +192,7 @@ fn set_order<S: PatchSchema>(
             items
         }
         (Some(current), Some(items)) => {
-            strategic_list::element_type(&[&current, &items])?;
+            list::element_type(&[&current, &items])?;
             server = Positions::of_items(&current, merge_key)?;
             items
         }
@@ -195,7 +202,7 @@ fn set_order<S: PatchSchema>(
     for item in &listed {
         match merge_key {
             Some(merge_key) => {
-                let object = super::merge_key::as_object(item)?;
+                let object = self::merge_key::as_object(item)?;
                 if let Some(value) = object.get(merge_key) {
                     keys.push(Key::of_scalar(value)?);
                 }
@@ -241,9 +248,9 @@ fn merge_member<S: PatchSchema>(
             let current = std::mem::take(current);
             let merge_key = field.merge_key.as_deref();
             Some(Value::Array(if is_deletion {
-                strategic_list::delete(current, items)?
+                list::delete(current, items)?
             } else if field.strategy == ListStrategy::Merge {
-                strategic_list::merge(current, items, element, merge_key)?.items
+                list::merge(current, items, element, merge_key)?.items
             } else {
                 items.clone()
             }))
@@ -291,7 +298,3 @@ fn without_directives(value: &Value) -> Option<Value> {
         scalar => Some(scalar.clone()),
     }
 }
-
-#[cfg(test)]
-#[path = "strategic_tests.rs"]
-mod tests;

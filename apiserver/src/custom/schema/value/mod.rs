@@ -1,15 +1,19 @@
 //! Validation: which values a schema allows.
 
+pub(super) mod format;
+mod list_type;
+pub(super) mod number;
+pub(super) mod pattern;
+
 use std::collections::{HashMap, HashSet};
 
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Map, Value};
 
+use self::format::Format;
+use self::list_type::keys_of;
 use super::causes::{CAUSES_MAX, Causes, not_supported};
-use super::format::Format;
-use super::list_type::keys_of;
 use super::node::{Additional, Schema};
-use super::number;
 use super::path::Path;
 use crate::custom::text::quoted;
 

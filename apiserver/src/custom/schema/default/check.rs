@@ -3,11 +3,11 @@
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Value, json};
 
-use super::causes::Causes;
-use super::embedded::Coercion;
-use super::node::Schema;
-use super::path::Path;
-use super::prune::META_FIELDS;
+use crate::custom::schema::causes::Causes;
+use crate::custom::schema::embedded::Coercion;
+use crate::custom::schema::node::Schema;
+use crate::custom::schema::path::Path;
+use crate::custom::schema::prune::META_FIELDS;
 
 impl Schema {
     /// Returns what is wrong with the defaults of the schema, with paths below `path`.
