@@ -1,6 +1,6 @@
 //! A client that writes the bytes of its requests itself.
 
-mod exchange;
+pub(crate) mod exchange;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

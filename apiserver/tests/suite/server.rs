@@ -1,7 +1,5 @@
 //! A server over plain HTTP.
 
-mod client;
-
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use revstore_apiserver::{ApiServer, Config, Invocation, ListenUrl, parse};
 use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
-use client::{TestResult, Watch, send, send_to, value};
+use crate::client::{TestResult, Watch, send, send_to, value};
 
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

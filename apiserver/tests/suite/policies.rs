@@ -1,12 +1,9 @@
 //! Admission policies: what a client of them could be surprised by. `tests/kubernetes/policies.py` compares answers with
 //! those of kube-apiserver.
 
-#[path = "client/exchange.rs"]
-mod exchange;
-
 use std::thread;
 
-use exchange::exchange;
+use crate::client::exchange::exchange;
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 

@@ -1,9 +1,6 @@
 //! The chain of admission plugins.
 
-#[path = "client/exchange.rs"]
-mod exchange;
-
-use exchange::exchange;
+use crate::client::exchange::exchange;
 use revstore_apiserver::{ApiServer, PluginNames};
 use serde_json::{Value, json};
 

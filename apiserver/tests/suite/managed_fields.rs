@@ -1,11 +1,6 @@
 //! The entries of `metadata.managedFields` that requests make.
 
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
-
-#[path = "client/exchange.rs"]
-mod exchange;
-
-use exchange::exchange;
+use crate::client::exchange::exchange;
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 

@@ -1,9 +1,6 @@
 //! The admission plugins about the accounts, classes, tolerations and labels of pods.
 
-#[path = "client/exchange.rs"]
-mod exchange;
-
-use exchange::exchange;
+use crate::client::exchange::exchange;
 use revstore_apiserver::{ApiServer, Controllers, PluginNames, TolerationSeconds};
 use serde_json::{Value, json};
 

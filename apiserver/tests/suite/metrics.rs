@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use revstore_apiserver::ApiServer;
 
 /// The names and types of the metrics of a real server, after some requests.
-const UPSTREAM: &str = include_str!("data/metrics.txt");
+const UPSTREAM: &str = include_str!("../data/metrics.txt");
 
 /// The metrics of a real server that are left out, by the beginning of their names, with the reason.
 const OMITTED: [(&str, &str); 41] = [

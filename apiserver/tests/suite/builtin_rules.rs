@@ -8,7 +8,7 @@ use revstore_watch_cache::registry::{JsonObject, Strategy};
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Value, json};
 
-const CASES: &str = include_str!("data/builtin-rules.json");
+const CASES: &str = include_str!("../data/builtin-rules.json");
 /// The causes about these fields are the store's, which checks the metadata of all kinds.
 const OF_STORE: [&str; 2] = ["metadata.name", "metadata.labels"];
 

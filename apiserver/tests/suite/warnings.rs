@@ -1,9 +1,6 @@
 //! Warnings about objects that are written.
 
-#[path = "client/exchange.rs"]
-mod exchange;
-
-use exchange::{answer, exchange};
+use crate::client::exchange::{answer, exchange};
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 

@@ -1,13 +1,11 @@
 //! Servers over etcd's API, and values that a kube-apiserver has written.
 
-mod client;
-
 use revstore_apiserver::{ApiServer, Config, EtcdServers, Invocation, ListenUrl, parse};
 use revstore_engine::Engine;
 use revstore_kinds as kinds;
 use serde_json::{Value, json};
 
-use client::{TestResult, Watch, send, value};
+use crate::client::{TestResult, Watch, send, value};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

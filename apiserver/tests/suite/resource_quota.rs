@@ -1,11 +1,8 @@
 //! What resource quotas refuse, and what they count.
 
-#[path = "client/exchange.rs"]
-mod exchange;
-
 use std::thread;
 
-use exchange::exchange;
+use crate::client::exchange::exchange;
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 

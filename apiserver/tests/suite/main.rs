@@ -1,0 +1,19 @@
+//! The API server as its clients see it, over connections of their own, and the rules of built-in kinds.
+
+mod admission;
+mod builtin_rules;
+mod builtin_subresources;
+#[path = "../client/mod.rs"]
+mod client;
+mod flags;
+mod history;
+mod managed_fields;
+mod metrics;
+mod pod_plugins;
+mod pod_security;
+mod policies;
+mod resource_quota;
+mod server;
+mod storage;
+mod warnings;
+mod websocket;
