@@ -20,14 +20,6 @@ mod corrupt;
 mod errors;
 #[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(feature = "etcd")]
-mod etcd_access;
-#[cfg(feature = "etcd")]
-mod etcd_cluster;
-#[cfg(feature = "etcd")]
-mod etcd_faults;
-#[cfg(feature = "etcd")]
-mod fake_etcd;
 mod forms;
 mod get;
 mod list;
@@ -35,8 +27,6 @@ mod load;
 mod metrics;
 mod pages;
 mod protobuf;
-#[cfg(feature = "etcd")]
-mod proxy;
 mod registry;
 mod reload;
 mod resources;

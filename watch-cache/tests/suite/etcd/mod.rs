@@ -1,5 +1,11 @@
 //! Tests of sources over a network: progress requests, disconnects, and replaced clusters.
 
+mod access;
+mod cluster;
+mod fake_etcd;
+mod faults;
+mod proxy;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +18,7 @@ use revstore_watch_cache::source::{
 };
 use revstore_watch_cache::{ListOptions, ResourceCache, Revision, Scope, WatchCache, WatchEvent};
 
-use crate::proxy::Proxy;
+use self::proxy::Proxy;
 use crate::support::{PODS, at, config, describe, from, pod};
 
 fn put(server: &Server, name: &str) -> i64 {

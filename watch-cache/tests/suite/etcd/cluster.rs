@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::proxy::Proxy;
+use crate::etcd::proxy::Proxy;
 use crate::support::{PODS, at, config, describe, from, pod};
 
 /// The number of members.

@@ -21,8 +21,8 @@ use revstore_watch_cache::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fake_etcd::{FakeEtcd, FakeWatch, events};
-use crate::proxy::Proxy;
+use crate::etcd::fake_etcd::{FakeEtcd, FakeWatch, events};
+use crate::etcd::proxy::Proxy;
 use crate::support::{PODS, at, config, from, pod};
 
 const LIMIT: Duration = Duration::from_secs(10);
