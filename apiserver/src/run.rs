@@ -1,8 +1,10 @@
 //! The lifecycle of the process: start, signals, shutdown.
 
+use std::future;
 use std::io::{self, Write};
 use std::pin::pin;
 
+use revstore_host::stdin;
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -19,10 +21,12 @@ pub enum StopSignal {
     Terminate,
     /// SIGINT.
     Interrupt,
+    /// The end of standard input, with [`Config::exit_with_stdin`].
+    InputEnd,
 }
 
 impl StopSignal {
-    /// Ends the process: with status 0 after SIGTERM, as kube-apiserver does, and by the signal after SIGINT.
+    /// Ends the process: with status 0 after SIGTERM, as kube-apiserver does, and the end of standard input, and by the signal after SIGINT.
     pub fn exit(self) -> ! {
         if self == Self::Interrupt && std::process::id() != 1 {
             // Returns only if it has failed. The process then exits below.
@@ -32,7 +36,8 @@ impl StopSignal {
     }
 }
 
-/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. Prints one line when the server is ready.
+/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. Prints one line when the server is ready. With
+/// [`exit_with_stdin`](Config::exit_with_stdin) the end of standard input is also a signal.
 ///
 /// # Errors
 /// A resource that the server needs is not available: a port, a file, threads.
@@ -45,11 +50,13 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         .enable_all()
         .build()
         .map_err(StartError::Runtime)?;
-    let shutdown_delay = config.shutdown_delay;
+    let (shutdown_delay, exit_with_stdin) = (config.shutdown_delay, config.exit_with_stdin);
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(StartError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(StartError::Runtime)?;
-        let mut signals = pin!(first_of(&mut terminate, &mut interrupt));
+        let input_end = exit_with_stdin.then(stdin::ended).transpose();
+        let input_end = input_end.map_err(StartError::Runtime)?;
+        let mut signals = pin!(first_of(&mut terminate, &mut interrupt, input_end));
         // A start may wait for an etcd cluster.
         let (stop, stopped) = oneshot::channel::<()>();
         let builder = ApiServer::builder().config(config);
@@ -95,9 +102,21 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
     })
 }
 
-async fn first_of(terminate: &mut Signal, interrupt: &mut Signal) -> StopSignal {
+/// Returns the first signal. `input_end` is ready when standard input has ended.
+async fn first_of(
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+    input_end: Option<impl Future<Output = ()>>,
+) -> StopSignal {
+    let input_end = async {
+        match input_end {
+            Some(ended) => ended.await,
+            None => future::pending().await,
+        }
+    };
     tokio::select! {
         _ = terminate.recv() => StopSignal::Terminate,
         _ = interrupt.recv() => StopSignal::Interrupt,
+        () = input_end => StopSignal::InputEnd,
     }
 }

@@ -5,4 +5,5 @@ pub mod logging;
 pub mod metrics;
 pub mod net;
 pub mod panics;
+pub mod stdin;
 mod sync;

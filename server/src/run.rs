@@ -1,9 +1,19 @@
 //! The lifecycle of the `revstore` process: logging, start, signals, shutdown.
 
-use std::{io, path::Path, process};
+use std::{
+    future, io,
+    io::Write as _,
+    path::Path,
+    pin::{Pin, pin},
+    process,
+};
 
 use revstore_engine::Engine;
-use revstore_host::{logging::Logger, net::EndpointUrl, panics};
+use revstore_host::{
+    logging::Logger,
+    net::{EndpointUrl, Listener},
+    panics, stdin,
+};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     low_level::emulate_default_handler,
@@ -24,7 +34,8 @@ use crate::{
     version::{ETCD_VERSION, REVSTORE_VERSION},
 };
 
-/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are logged at start.
+/// Runs a server until SIGTERM or SIGINT arrives, and returns the signal. `warnings` are logged at start. With
+/// [`exit_with_stdin`](Config::exit_with_stdin) the end of standard input is also a signal.
 ///
 /// After a signal, open streams end immediately, watches after the events of all acknowledged revisions (for which
 /// they have 500 ms), and requests in flight have 1 second to complete. The
@@ -62,8 +73,9 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 }
 
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
-    let mut signals = Signals::install().map_err(StartError::Signals)?;
+    let mut signals = Signals::install(config.exit_with_stdin).map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
+    let ready_line = config.exit_with_stdin.then(|| ready_line(&sockets));
     let clock = config.control.as_ref().map(control::clock);
     let engine = match &clock {
         Some(clock) => Engine::builder().clock(clock.clone()),
@@ -75,7 +87,15 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let journal = node.journal();
     let control = node.control();
     let shutdown = node.shutdown();
-    let mut serving = std::pin::pin!(node.serve((), systemd::notify_ready));
+    let on_ready = || {
+        systemd::notify_ready();
+        if let Some(line) = ready_line {
+            // Nobody may read it.
+            let _ = io::stdout().write_all(line.as_bytes());
+            let _ = io::stdout().flush();
+        }
+    };
+    let mut serving = pin!(node.serve((), on_ready));
     let signal = tokio::select! {
         // Serving ends without a signal only if every port has failed. The process then waits for a signal.
         () = &mut serving => {
@@ -103,6 +123,18 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     Ok(signal)
 }
 
+/// Returns the line for the process that has started this one.
+fn ready_line(sockets: &Sockets) -> String {
+    let client = sockets.clients().first().map(Listener::endpoint);
+    let mut line = format!("revstore ready {}", client.unwrap_or_default());
+    if let Some(control) = sockets.control_endpoint() {
+        line.push(' ');
+        line.push_str(&control);
+    }
+    line.push('\n');
+    line
+}
+
 /// Logs the beginning or the end of a stop.
 fn log_end(config: &Config, message: &str) {
     let texts = |urls: &[EndpointUrl]| -> Vec<_> { urls.iter().map(ToString::to_string).collect() };
@@ -124,6 +156,8 @@ pub enum StopSignal {
     Terminate,
     /// SIGINT.
     Interrupt,
+    /// The end of standard input, with [`Config::exit_with_stdin`].
+    InputEnd,
 }
 
 impl StopSignal {
@@ -132,18 +166,21 @@ impl StopSignal {
         match self {
             Self::Terminate => "terminated",
             Self::Interrupt => "interrupt",
+            Self::InputEnd => "end of standard input",
         }
     }
 
     /// Ends the process with this signal, so that its parent sees the signal: a shell reports status 143 or
-    /// 130. Process 1 of a container cannot end itself with a signal, and exits with status 0.
+    /// 130. Process 1 of a container cannot end itself with a signal, and exits with status 0, as after the end of
+    /// standard input.
     pub fn exit_by_signal(self) -> ! {
         // FL-14.
-        if process::id() != 1 {
-            let number = match self {
-                Self::Terminate => SIGTERM,
-                Self::Interrupt => SIGINT,
-            };
+        let number = match self {
+            Self::Terminate => Some(SIGTERM),
+            Self::Interrupt => Some(SIGINT),
+            Self::InputEnd => None,
+        };
+        if let Some(number) = number.filter(|_| process::id() != 1) {
             // Returns only if it has failed. The process then exits below.
             let _ = emulate_default_handler(number);
         }
@@ -152,16 +189,22 @@ impl StopSignal {
 }
 
 /// The handlers of the signals that stop a server. Other signals have their default actions.
-#[derive(Debug)]
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    /// Never ready if the end of standard input is not a signal.
+    input_end: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Signals {
     /// Replaces the default actions of the signals. Must run inside a runtime.
-    fn install() -> io::Result<Self> {
+    fn install(exit_with_stdin: bool) -> io::Result<Self> {
         Ok(Self {
+            input_end: if exit_with_stdin {
+                Box::pin(stdin::ended()?)
+            } else {
+                Box::pin(future::pending())
+            },
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -171,6 +214,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => StopSignal::Terminate,
             _ = self.interrupt.recv() => StopSignal::Interrupt,
+            () = &mut self.input_end => StopSignal::InputEnd,
         }
     }
 }

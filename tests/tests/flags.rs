@@ -40,7 +40,7 @@ const NEWER: &str = "answer-memory-bytes auto-advance-idle auto-compaction-inter
     discovery-password discovery-request-timeout discovery-token discovery-user \
     distributed-tracing-address distributed-tracing-instance-id distributed-tracing-sampling-rate \
     distributed-tracing-service-name downgrade-check-time enable-distributed-tracing \
-    enable-lease-checkpoint enable-lease-checkpoint-persist enable-v2v3 experimental-max-learners \
+    enable-lease-checkpoint enable-lease-checkpoint-persist enable-v2v3 exit-with-stdin experimental-max-learners \
     experimental-warning-unary-request-duration feature-gates heavy-workers import initial-corrupt-check log-format \
     max-learners memory-mlock peer-skip-client-san-verification persist persist-fsync \
     persist-fsync-interval snapshot-catchup-entries start-revision stop-grpc-service-on-defrag \

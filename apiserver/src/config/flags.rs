@@ -66,6 +66,8 @@ revstore_host::flags! {
             "The maximum number of writes in flight. 0 for no limit.";
         GOAWAY_CHANCE: String = "goaway-chance", "0",
             "The part of requests over HTTP/2, from 0 to 0.02, after which the client is told to connect anew.";
+        EXIT_WITH_STDIN: bool = "exit-with-stdin", "false",
+            "Stop, as after SIGTERM, when standard input ends, so that the server ends with the process that has started it.";
         REQUEST_TIMEOUT: GoDuration = "request-timeout", "1m0s",
             "The time limit of a request that is not a watch.";
         MIN_REQUEST_TIMEOUT: i64 = "min-request-timeout", "1800",

@@ -121,6 +121,8 @@ pub struct Config {
     pub goaway_chance: Chance,
     /// The addresses of services that webhooks name.
     pub webhook_routes: Vec<WebhookRoute>,
+    /// Whether [`run`](crate::run) stops when standard input ends.
+    pub exit_with_stdin: bool,
 }
 
 /// A probability in millionths.
@@ -269,6 +271,7 @@ impl Config {
             max_mutating_requests_inflight: writes,
             goaway_chance,
             webhook_routes: webhook_routes(values)?,
+            exit_with_stdin: values.get(&flags::EXIT_WITH_STDIN),
         })
     }
 

@@ -130,6 +130,7 @@ impl Config {
             listen_peer_urls,
             listen_metrics_urls,
             control: control::control(values)?,
+            exit_with_stdin: values.get(&flags::EXIT_WITH_STDIN),
             advertise_client_urls,
             advertise_peer_urls,
             start_revision,

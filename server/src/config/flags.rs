@@ -294,6 +294,10 @@ revstore_host::flags! {
             suggestions: &["system", "manual", "auto"];
         AUTO_ADVANCE_IDLE: GoDuration = "auto-advance-idle", "5ms",
             "The time without any activity after which a clock in the mode 'auto' jumps to the next due time.";
+        EXIT_WITH_STDIN: bool = "exit-with-stdin", "false",
+            "Stop, as after SIGTERM, when standard input ends, so that the server ends with the process that has started \
+             it. When it is ready, it prints one line: 'revstore ready CLIENT-URL CONTROL-URL', without the last URL if \
+             it has no control.";
     }
 
     "Without effect in this server" {

@@ -163,6 +163,8 @@ pub struct Config {
     pub import: Option<PathBuf>,
     /// The options of control by tests; `None` for none.
     pub control: Option<ControlConfig>,
+    /// Whether [`run`](crate::run) stops when standard input ends, and prints a line when it is ready.
+    pub exit_with_stdin: bool,
 }
 
 /// The cluster that the flags describe. It determines the cluster id; this server runs alone.

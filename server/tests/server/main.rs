@@ -19,5 +19,6 @@ mod persist;
 mod ports;
 mod process;
 mod raft_state;
+mod stdin;
 mod support;
 mod systemd;

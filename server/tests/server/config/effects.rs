@@ -36,6 +36,7 @@ const EFFECTS: &[(&str, &str)] = &[
     (CONTROL, "--control-memory-limit=1"),
     (CONTROL, "--control-clock=manual"),
     (CONTROL, "--auto-advance-idle=1ms"),
+    ("", "--exit-with-stdin"),
     ("", "--name=a"),
     ("", "--data-dir=a"),
     ("--data-dir=a", "--persist"),
