@@ -92,6 +92,10 @@ conformance *args: etcd
 clients *args:
     tests/clients/run {{args}}
 
+# Runs the tests of the packages for test suites; `go` and others select packages.
+sdk *args:
+    .ci/run sdk {{args}}
+
 # Installs kubectl 1.20 and 1.36 into tests/.tools.
 kubectl:
     .ci/run kubectl
