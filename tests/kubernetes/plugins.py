@@ -15,7 +15,7 @@ import re
 import sys
 import time
 
-import policies
+import recorded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "plugins.json")
@@ -306,28 +306,15 @@ def play(clients, requests):
 
 def main():
     url, token, user_token = sys.argv[1:4]
-    clients = {"admin": policies.Client(url, token), "dev": policies.Client(url, user_token)}
+    clients = {"admin": recorded.Client(url, token), "dev": recorded.Client(url, user_token)}
     clients["admin"].ask("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace",
                                                         "metadata": {"name": "plugins"}})
     found = {name: play(clients, requests) for name, requests in SCENARIOS.items()}
     if sys.argv[4:] == ["--record"]:
-        lines = [f" {json.dumps(name)}: [\n" + ",\n".join("  " + json.dumps(it) for it in answers) + "\n ]"
-                 for name, answers in found.items()]
-        with open(FILE, "w") as file:
-            file.write("{\n" + ",\n".join(lines) + "\n}\n")
+        recorded.record(FILE, found)
         return
-    with open(FILE) as file:
-        expected = json.load(file)
-    count, different = 0, 0
-    for name, answers in found.items():
-        requests = [request for request in SCENARIOS[name] if request[0] != "wait"]
-        for request, one, other in zip(requests, expected[name], answers, strict=True):
-            count += 1
-            if one != other:
-                different += 1
-                print(f"{name} {json.dumps(request)[:300]}:\n  expected {json.dumps(one)}\n  found    {json.dumps(other)}")
-    print(f"{count} answers about plugins, {different} differ")
-    sys.exit(1 if different else 0)
+    requests = {name: [request for request in requests if request[0] != "wait"] for name, requests in SCENARIOS.items()}
+    recorded.compare(FILE, found, requests, "plugins")
 
 
 if __name__ == "__main__":

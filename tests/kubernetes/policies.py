@@ -11,11 +11,10 @@ import concurrent.futures
 import json
 import os
 import re
-import ssl
 import sys
 import time
-import urllib.error
-import urllib.request
+
+import recorded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILE = os.path.join(HERE, "policies.json")
@@ -277,29 +276,6 @@ SCENARIOS.append({"name": "both", "requests": [A], "policies": [
         {"expression": "false", "messageExpression": "'labels ' + object.metadata.labels.a"}]}, {})]})
 
 
-class Client:
-    def __init__(self, url, token):
-        self.url, self.token = url.rstrip("/"), token
-        self.context = ssl._create_unverified_context()
-
-    def ask(self, method, path, body=None):
-        """Returns the code, the body and the warnings of an answer."""
-        kinds = {"PATCH": "application/merge-patch+json", "APPLY": "application/apply-patch+yaml"}
-        headers = {"Authorization": "Bearer " + self.token, "Content-Type": kinds.get(method, "application/json")}
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method="PATCH" if method == "APPLY" else method)
-        try:
-            answer = urllib.request.urlopen(request, context=self.context, timeout=60)
-        except urllib.error.HTTPError as error:
-            answer = error
-        text = answer.read()
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = text.decode(errors="replace")
-        return answer.status, found, answer.headers.get_all("Warning") or []
-
-
 def prepare(client, scenario):
     """Creates the namespace and the policies of a scenario."""
     name = "pol-" + scenario["name"]
@@ -363,7 +339,7 @@ def clean(client, scenario):
 
 
 def main():
-    client = Client(sys.argv[1], sys.argv[2])
+    client = recorded.Client(sys.argv[1], sys.argv[2])
     records = sys.argv[3:] == ["--record"]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda scenario: prepare(client, scenario), SCENARIOS))
@@ -373,21 +349,10 @@ def main():
         list(pool.map(lambda scenario: clean(client, scenario), SCENARIOS))
     found = {scenario["name"]: answer for scenario, answer in zip(SCENARIOS, answers)}
     if records:
-        lines = [f" {json.dumps(name)}: {json.dumps(answer)}" for name, answer in found.items()]
-        with open(FILE, "w") as file:
-            file.write("{\n" + ",\n".join(lines) + "\n}\n")
+        recorded.record(FILE, found)
         return
-    with open(FILE) as file:
-        expected = json.load(file)
-    count, different = 0, 0
-    for name, answers in found.items():
-        for index, (one, other) in enumerate(zip(expected[name], answers, strict=True)):
-            count += 1
-            if one != other:
-                different += 1
-                print(f"{name} {index}:\n  expected {json.dumps(one)}\n  found    {json.dumps(other)}")
-    print(f"{count} answers about policies, {different} differ")
-    sys.exit(1 if different else 0)
+    requests = {scenario["name"]: scenario["requests"] for scenario in SCENARIOS}
+    recorded.compare(FILE, found, requests, "policies")
 
 
 if __name__ == "__main__":

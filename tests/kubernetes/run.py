@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Plays the recordings of a real kube-apiserver against revstore-apiserver.
 
-usage: run.py BINARY            plays all scenarios that are not in pending.txt: each must pass
-       run.py BINARY --pending  plays those: each that passes is to be removed from the list
+usage: run.py BINARY            plays all scenarios: each must pass
        run.py BINARY ID...      plays some scenarios
-       run.py BINARY --etcd ETCD [--pending | ID...]
+       run.py BINARY --etcd ETCD [ID...]
                                 stores the objects in an etcd, which it starts, or in another server of etcd's API
 
 Without arguments, it also compares decisions about requests (authorization.py), the answers to hostile ones
@@ -28,12 +27,6 @@ TOKENS = 'testtoken,admin,1,"system:masters"\nusertoken,dev,2,devs\n'
 TIME_LIMIT = 900
 # Seconds after which a server over an etcd has noticed a compaction: it asks after 15.
 NOTICE_TIME = 16
-
-
-def pending():
-    with open(os.path.join(HERE, "pending.txt")) as lines:
-        words = (line.split("#")[0].strip() for line in lines)
-        return {word for word in words if word}
 
 
 def play(url, compact, files):
@@ -78,14 +71,11 @@ def main():
     etcd_binary = None
     if asked[:1] == ["--etcd"]:
         etcd_binary, asked = asked[1], asked[2:]
-    files, waiting = scenarios(), pending()
-    unknown = waiting - set(files)
+    files = scenarios()
+    asked = asked or list(files)
+    unknown = set(asked) - set(files)
     if unknown:
-        sys.exit(f"pending.txt has unknown scenarios: {sorted(unknown)}")
-    if not asked:
-        asked = [scenario for scenario in files if scenario not in waiting]
-    elif asked == ["--pending"]:
-        asked = sorted(waiting)
+        sys.exit(f"unknown scenarios: {sorted(unknown)}")
     played = [files[scenario] for scenario in asked]
     with tempfile.TemporaryDirectory() as directory:
         tokens = os.path.join(directory, "tokens.csv")
@@ -123,16 +113,13 @@ def main():
         if not sys.argv[2:]:
             others.append(plugins(binary, tokens))
     passed = {scenario for scenario, result in results.items() if result == "PASS"}
-    missing = sorted(set(asked) - passed - waiting)
+    missing = sorted(set(asked) - passed)
     print(output if missing else "\n".join(output.splitlines()[-25:]))
     for scenario in missing:
         print("does not pass:", scenario)
-    for scenario in sorted(passed & waiting):
-        print("passes, and is in pending.txt:", scenario)
-    print(len(waiting), "scenarios are pending")
     if server.returncode != 0:
         sys.exit(f"the server ended with status {server.returncode}")
-    sys.exit(1 if missing or passed & waiting or not results or any(others) else 0)
+    sys.exit(1 if missing or not results or any(others) else 0)
 
 
 if __name__ == "__main__":
