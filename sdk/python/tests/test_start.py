@@ -31,7 +31,7 @@ def refused(**options):
 
 
 def test_a_missing_binary_is_an_error_that_names_all_places(monkeypatch):
-    monkeypatch.delenv("REVSTORE_BIN")
+    monkeypatch.delenv("REVSTORE_BIN", raising=False)
     monkeypatch.setattr(launch, "PACKED", pathlib.Path("/none/bin"))
     monkeypatch.setenv("PATH", "/nowhere:/else")
     text = refused()
@@ -45,7 +45,7 @@ def test_a_missing_binary_is_an_error_that_names_all_places(monkeypatch):
 def test_the_explicit_path_is_first_then_the_variable_then_the_package_then_path(monkeypatch, script):
     in_path = script("echo in PATH; exit 1", "path/revstore")
     monkeypatch.setenv("PATH", f"{in_path.parent}:{os.environ['PATH']}")
-    monkeypatch.delenv("REVSTORE_BIN")
+    monkeypatch.delenv("REVSTORE_BIN", raising=False)
     monkeypatch.setattr(launch, "PACKED", in_path.parent.parent / "bin")
     assert "in PATH" in refused()
     script("echo in the package; exit 1", "bin/revstore")
