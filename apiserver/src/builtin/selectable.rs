@@ -11,7 +11,7 @@ struct Selectable {
     fields: &'static [&'static str],
 }
 
-const KINDS: [Selectable; 12] = [
+const KINDS: [Selectable; 11] = [
     Selectable {
         group: "",
         kind: "Pod",
@@ -41,11 +41,6 @@ const KINDS: [Selectable; 12] = [
         group: "",
         kind: "Event",
         fields: &EVENT_FIELDS,
-    },
-    Selectable {
-        group: "events.k8s.io",
-        kind: "Event",
-        fields: &NEW_EVENT_FIELDS,
     },
     Selectable {
         group: "",
@@ -94,20 +89,6 @@ const EVENT_FIELDS: [&str; 11] = [
     "involvedObject.fieldPath",
     "reason",
     "reportingComponent",
-    "source",
-    "type",
-];
-
-const NEW_EVENT_FIELDS: [&str; 11] = [
-    "regarding.kind",
-    "regarding.namespace",
-    "regarding.name",
-    "regarding.uid",
-    "regarding.apiVersion",
-    "regarding.resourceVersion",
-    "regarding.fieldPath",
-    "reason",
-    "reportingController",
     "source",
     "type",
 ];

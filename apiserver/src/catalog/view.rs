@@ -35,6 +35,17 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
+/// The fields of the reference to the object of an event that selectors can name.
+const REFERENCE_FIELDS: [&str; 7] = [
+    "kind",
+    "namespace",
+    "name",
+    "uid",
+    "apiVersion",
+    "resourceVersion",
+    "fieldPath",
+];
+
 /// The annotation of an autoscaler of `autoscaling/v1` with the metrics that this version has no field for, and
 /// those with its conditions, its behavior and the current metrics.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -49,6 +60,11 @@ pub(crate) trait Presentation: fmt::Debug + Send + Sync {
 
     /// Returns a stored object as clients see it.
     fn to_shown(&self, object: JsonObject) -> JsonObject;
+
+    /// Returns the name in stored objects of a field that selectors can name, or `None` if they cannot.
+    fn stored_field(&self, field: &str) -> Option<String> {
+        Some(field.to_owned())
+    }
 }
 
 impl Presentation for View {
@@ -73,6 +89,21 @@ impl Presentation for View {
         }
         set_version(&mut object, &self.stored, &self.shown);
         object
+    }
+
+    fn stored_field(&self, field: &str) -> Option<String> {
+        match (self.convert, field) {
+            (Convert::Event, "reason" | "type") | (Convert::Autoscaler, _) => {
+                Some(field.to_owned())
+            }
+            (Convert::Event, "reportingController") => Some("reportingComponent".to_owned()),
+            (Convert::Event, _) => {
+                let rest = field.strip_prefix("regarding.")?;
+                REFERENCE_FIELDS
+                    .contains(&rest)
+                    .then(|| format!("involvedObject.{rest}"))
+            }
+        }
     }
 }
 

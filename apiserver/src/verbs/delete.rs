@@ -15,7 +15,7 @@ use crate::custom::definition;
 use crate::decode::{self, DeleteOptions};
 use crate::http::{Answer, Exchange, Form, Front, Target, read_body, status_value};
 use crate::verbs::body::{BodyFormat, from_protobuf};
-use crate::verbs::list::{check_fields, list_metadata, scope};
+use crate::verbs::list::{list_metadata, resolve_fields, scope};
 use crate::verbs::offer;
 use crate::verbs::read::{FORMS, decoded, reference, shown};
 use crate::verbs::write::settle;
@@ -78,12 +78,12 @@ pub(crate) async fn delete_collection(
     let options = read_options(exchange, body).await?;
     let mut query = exchange.query.clone();
     query.set("watch", "false");
-    let CollectionOptions::List(listed) = CollectionOptions::from_query(&query)? else {
+    let CollectionOptions::List(mut listed) = CollectionOptions::from_query(&query)? else {
         return Err(RequestError::BadRequest(
             "the request is a watch".to_owned(),
         ));
     };
-    check_fields(resource, &listed.selector)?;
+    resolve_fields(resource, &mut listed.selector)?;
     let list = stored.cache.list(&scope(target), &listed).await?;
     let list = resource.converted(list).await?;
     let metadata = list_metadata(resource, &list);

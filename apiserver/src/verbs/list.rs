@@ -24,10 +24,10 @@ pub(crate) async fn list(
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(collection_offer(resource, &FORMS))?;
     let options = CollectionOptions::from_query(&exchange.query)?;
-    let CollectionOptions::List(options) = options else {
+    let CollectionOptions::List(mut options) = options else {
         return Err(Status::bad_request("the request is a watch").into());
     };
-    check_fields(resource, &options.selector)?;
+    resolve_fields(resource, &mut options.selector)?;
     if accepted.form == Form::Metadata {
         let message = format!(
             "you requested PartialObjectMetadata, but the requested object is a list ({})",
@@ -99,22 +99,33 @@ pub(crate) fn scope(target: &Target) -> Scope {
     }
 }
 
-/// Checks that the resource has the fields of a selector, with the error of kube-apiserver for resources
-/// that have none but the name and the namespace.
+/// Gives the fields of a selector the names that they have in stored objects. Resources that have none but the name and
+/// the namespace have an error of their own, as in kube-apiserver.
 // WC-354.
-pub(crate) fn check_fields(resource: &Resource, selector: &Selector) -> Result<(), RequestError> {
+pub(crate) fn resolve_fields(
+    resource: &Resource,
+    selector: &mut Selector,
+) -> Result<(), RequestError> {
     const COMMON: [&str; 2] = ["metadata.name", "metadata.namespace"];
-    if resource.origin == Origin::Custom || !resource.fields.is_empty() {
-        return Ok(());
+    let has_fields = resource.origin == Origin::Custom || !resource.fields.is_empty();
+    for requirement in &mut selector.fields.requirements {
+        let field = &requirement.field;
+        if COMMON.contains(&field.as_str()) {
+            continue;
+        }
+        if !has_fields {
+            return Err(RequestError::BadRequest(format!(
+                "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            )));
+        }
+        if let Some(view) = &resource.view {
+            let stored = view.stored_field(field);
+            requirement.field = stored.ok_or_else(|| {
+                RequestError::BadRequest(format!("field label not supported: {field}"))
+            })?;
+        }
     }
-    let mut requirements = selector.fields.requirements.iter();
-    match requirements.find(|requirement| !COMMON.contains(&requirement.field.as_str())) {
-        None => Ok(()),
-        Some(unknown) => Err(RequestError::BadRequest(format!(
-            "\"{}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-            unknown.field
-        ))),
-    }
+    Ok(())
 }
 
 /// Returns the metadata of a list.

@@ -19,7 +19,7 @@ use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, InTurns, Media, Target};
 use crate::metrics::Running;
 use crate::verbs::collection_offer;
-use crate::verbs::list::{check_fields, scope};
+use crate::verbs::list::{resolve_fields, scope};
 use crate::verbs::read::include;
 
 /// The size from which events that are ready are sent, before further ones are looked at.
@@ -45,7 +45,7 @@ pub(crate) async fn watch(
     let CollectionOptions::Watch(mut options) = options else {
         return Err(Status::bad_request("the request is a list").into());
     };
-    check_fields(resource, &options.selector)?;
+    resolve_fields(resource, &mut options.selector)?;
     if !target.name.is_empty() {
         select_name(&mut options.selector, &target.name)?;
     }
