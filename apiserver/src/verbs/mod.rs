@@ -62,7 +62,11 @@ pub(crate) async fn answer(
         return if !target.name.is_empty() {
             Err(Status::unknown_resource().into())
         } else if exchange.info.verb == "create" && is_known {
-            review::review(front, exchange, resource, target, body).await
+            if resource.names.kind == "Binding" {
+                subresource::pod::bind_named(front, exchange, resource, target, body).await
+            } else {
+                review::review(front, exchange, resource, target, body).await
+            }
         } else {
             Err(method_not_allowed().into())
         };

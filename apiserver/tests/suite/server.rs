@@ -631,3 +631,68 @@ fn the_interval_of_compactions_is_checked() -> TestResult {
     assert!(parsed("-1s").is_err());
     Ok(())
 }
+
+/// A binding may be sent to the namespace instead of its pod: it names the pod.
+#[test]
+fn bindings_name_their_pods() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(send(&server, "POST", pods, &pod.to_string()).0, 201);
+    let path = "/api/v1/namespaces/default/bindings";
+    let bind = |metadata: Value, target: Value| {
+        let binding = json!({"metadata": metadata, "target": target});
+        let (code, status) = value(&send(&server, "POST", path, &binding.to_string()));
+        (
+            code,
+            status["message"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let node = || json!({"kind": "Node", "name": "n"});
+    for (metadata, target, code, message) in [
+        (
+            json!({"name": "none"}),
+            node(),
+            404,
+            "pods \"none\" not found",
+        ),
+        (json!({}), node(), 400, "Name parameter required."),
+        (
+            json!({"name": "a", "namespace": "other"}),
+            node(),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            json!({"name": "a"}),
+            json!({}),
+            500,
+            "target.name: Required value",
+        ),
+        (
+            json!({"name": "a", "annotations": {"x": "y"}}),
+            node(),
+            201,
+            "",
+        ),
+        (
+            json!({"name": "a"}),
+            node(),
+            409,
+            "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n\"",
+        ),
+    ] {
+        let shown = metadata.to_string();
+        assert_eq!(
+            bind(metadata, target),
+            (code, message.to_owned()),
+            "{shown}"
+        );
+    }
+    let (_, pod) = value(&send(&server, "GET", &format!("{pods}/a"), ""));
+    assert_eq!(pod["spec"]["nodeName"], "n");
+    assert_eq!(pod["metadata"]["annotations"]["x"], "y");
+    assert_eq!(send(&server, "GET", path, "").0, 405);
+    Ok(())
+}

@@ -13,7 +13,7 @@ use crate::builtin;
 use crate::catalog::{Resource, Stored};
 use crate::decode::{DeleteOptions, WriteOptions};
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target, status_value};
-use crate::verbs::body::read_plain;
+use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::delete::request;
 use crate::verbs::offer;
 use crate::verbs::read::{decoded, reference};
@@ -41,17 +41,82 @@ pub(crate) async fn bind(
     };
     let admitted = admission.admit_unstored(Operation::Create, &mut binding);
     admitted.await?;
+    bind_pod(front, resource, stored, target, &binding, options.dry_run).await?;
+    Ok(Answer::value(CREATED, accepted, &created()))
+}
+
+/// Answers a `Binding` that is not sent to its pod, but names it.
+pub(crate) async fn bind_named(
+    front: &Front,
+    exchange: &mut Exchange,
+    resource: &Resource,
+    target: &Target,
+    body: RequestBody,
+) -> Result<Answer, RequestError> {
+    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
+    let options = WriteOptions::create(&exchange.query)?;
+    let mut binding = read_object(exchange, resource, body, options.field_validation).await?;
+    let text = |binding: &JsonObject, name: &str| {
+        let metadata = binding.get("metadata");
+        let value = metadata.and_then(|metadata| metadata.get(name));
+        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let namespace = text(&binding, "namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(RequestError::BadRequest(message.to_owned()));
+    }
+    let admission = Admission {
+        front,
+        exchange,
+        resource,
+        target,
+        dry_run: options.dry_run,
+        deletion: None,
+    };
+    let admitted = admission.admit_unstored(Operation::Create, &mut binding);
+    admitted.await?;
+    let name = text(&binding, "name");
+    if name.is_empty() {
+        let message = "Name parameter required.".to_owned();
+        return Err(RequestError::BadRequest(message));
+    }
+    let pods = front.catalog.find("", "v1", "pods").ok();
+    let stored = pods
+        .as_ref()
+        .and_then(|pods| Some((pods, pods.stored.as_deref()?)));
+    let Some((pods, stored)) = stored else {
+        return Err(Status::unknown_resource().into());
+    };
+    let target = Target {
+        name,
+        ..target.clone()
+    };
+    bind_pod(front, pods, stored, &target, &binding, options.dry_run).await?;
+    Ok(Answer::value(CREATED, accepted, &created()))
+}
+
+/// Gives a pod the node of a binding.
+async fn bind_pod(
+    front: &Front,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+    binding: &JsonObject,
+    dry_run: bool,
+) -> Result<(), RequestError> {
     let now = front.now();
-    let request = WriteRequest::default().dry_run(options.dry_run);
+    let request = WriteRequest::default().dry_run(dry_run);
     let change = |pod: Option<&JsonObject>| match pod {
-        Some(pod) => builtin::bind(pod, &binding, &now),
+        Some(pod) => builtin::bind(pod, binding, &now),
         None => Err(not_found(resource, target)),
     };
     stored
         .prepared
         .update_with(&reference(resource, target), &request, change)
         .await?;
-    Ok(Answer::value(CREATED, accepted, &created()))
+    Ok(())
 }
 
 /// Answers an `Eviction`, which deletes a pod unless a disruption budget forbids it.
