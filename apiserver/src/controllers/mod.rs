@@ -17,6 +17,7 @@ mod jobs;
 mod metadata;
 mod monitor;
 mod namespace;
+mod policies;
 mod quota;
 mod selection;
 
@@ -37,9 +38,10 @@ use garbage::GarbageCollector;
 use jobs::JobController;
 use monitor::{Monitors, Observer};
 use namespace::NamespaceController;
+use policies::PolicyController;
 use quota::QuotaController;
 use selection::{
-    CLUSTER_ROLE_AGGREGATION, GARBAGE_COLLECTOR, NAMESPACE, RESOURCE_QUOTA, ROOT_CA,
+    CLUSTER_ROLE_AGGREGATION, GARBAGE_COLLECTOR, NAMESPACE, POLICY_STATUS, RESOURCE_QUOTA, ROOT_CA,
     SERVICE_ACCOUNT, TTL_AFTER_FINISHED,
 };
 pub use selection::{Controllers, ControllersError};
@@ -131,6 +133,11 @@ pub(crate) fn start(
         let account = ("clusterrole-aggregation-controller", cluster_roles::WORKERS);
         let new = ClusterRoleController::new;
         starting.run(&clock, account, new, ClusterRoleController::reconcile);
+    }
+    if chosen.runs(POLICY_STATUS) {
+        let account = (POLICY_STATUS, policies::WORKERS);
+        let new = PolicyController::new;
+        starting.run(&clock, account, new, PolicyController::reconcile);
     }
     let Starting {
         front,

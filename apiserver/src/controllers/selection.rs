@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The names of all controllers, those of kube-controller-manager.
-pub(super) const NAMES: [&str; 7] = [
+pub(super) const NAMES: [&str; 8] = [
     GARBAGE_COLLECTOR,
     NAMESPACE,
     SERVICE_ACCOUNT,
@@ -12,6 +12,7 @@ pub(super) const NAMES: [&str; 7] = [
     RESOURCE_QUOTA,
     TTL_AFTER_FINISHED,
     CLUSTER_ROLE_AGGREGATION,
+    POLICY_STATUS,
 ];
 pub(super) const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 pub(super) const NAMESPACE: &str = "namespace-controller";
@@ -20,6 +21,7 @@ pub(super) const ROOT_CA: &str = "root-ca-certificate-publisher-controller";
 pub(super) const RESOURCE_QUOTA: &str = "resourcequota-controller";
 pub(super) const TTL_AFTER_FINISHED: &str = "ttl-after-finished-controller";
 pub(super) const CLUSTER_ROLE_AGGREGATION: &str = "clusterrole-aggregation-controller";
+pub(super) const POLICY_STATUS: &str = "validatingadmissionpolicy-status-controller";
 
 /// The controllers that a server runs, as the flag `--controllers` names them: `none`, or a list in which `*` stands for
 /// all, `NAME` switches one on and `-NAME` switches one off. The first word about a controller counts, as in

@@ -109,6 +109,16 @@ pub(super) async fn v3(
     Ok(openapi::v3_document(paths, schemas, release))
 }
 
+/// Returns the schema of the objects of a resource, with that of their metadata.
+///
+/// # Errors
+/// Its definition cannot be read.
+pub(super) async fn whole(front: &Front, resource: &Resource) -> Result<Value, RequestError> {
+    let schema = written(schema_of(front, resource).await?, Dialect::V3);
+    let metadata = kinds::type_named("meta.v1.ObjectMeta");
+    Ok(openapi::resolved(&schema, metadata))
+}
+
 /// Returns the schema in the definition of a resource, as it is now.
 async fn schema_of(front: &Front, resource: &Resource) -> Result<Option<Value>, RequestError> {
     let definitions = front

@@ -88,6 +88,17 @@ fn tag_of(name: &str) -> String {
     tag
 }
 
+/// Returns the schema of the objects of a custom resource, without references.
+///
+/// # Errors
+/// Its definition cannot be read.
+pub(crate) async fn custom_schema(
+    front: &Front,
+    resource: &Resource,
+) -> Result<Value, RequestError> {
+    custom::whole(front, resource).await
+}
+
 fn is_custom(front: &Front, group: &str) -> bool {
     let groups = front.catalog.groups();
     groups

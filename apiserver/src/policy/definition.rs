@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::conditions::Conditions;
 use super::constraints::Constraints;
 use super::expression::{Compiler, JSON_PATCH_TYPE, OBJECT_TYPE, Purpose, Refusal};
+use crate::evaluation;
 
 /// A policy.
 #[derive(Debug)]
@@ -98,11 +99,11 @@ pub(crate) struct ParamRef {
     pub(crate) denies_absent: bool,
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -110,16 +111,7 @@ impl Definition {
     /// Reads a policy.
     pub(crate) fn read(name: &str, object: &mut JsonObject) -> Self {
         let spec = object.remove("spec").unwrap_or_default();
-        let kind = &spec["paramKind"];
-        let param_kind = kind.is_object().then(|| {
-            let version = text(&kind["apiVersion"]);
-            let (group, version) = version.split_once('/').unwrap_or(("", &version));
-            ParamKind {
-                group: group.to_owned(),
-                version: version.to_owned(),
-                kind: text(&kind["kind"]),
-            }
-        });
+        let param_kind = ParamKind::read(&spec["paramKind"]);
         Self {
             name: name.to_owned(),
             ignores_failures: spec["failurePolicy"] == "Ignore",
@@ -133,7 +125,8 @@ impl Definition {
 
     /// Returns the compiled expressions.
     pub(crate) fn evaluator(&self) -> &Evaluator {
-        self.evaluator.get_or_init(|| self.compile())
+        self.evaluator
+            .get_or_init(|| evaluation::compile(self.spec.as_object(), || self.compile()))
     }
 
     fn compile(&self) -> Evaluator {
@@ -194,6 +187,21 @@ impl Definition {
             audits,
             mutations,
         }
+    }
+}
+
+impl ParamKind {
+    /// Reads the kind of parameters, if there is one.
+    pub(super) fn read(kind: &Value) -> Option<Self> {
+        kind.is_object().then(|| {
+            let version = text(&kind["apiVersion"]);
+            let (group, version) = version.split_once('/').unwrap_or(("", &version));
+            Self {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: text(&kind["kind"]),
+            }
+        })
     }
 }
 

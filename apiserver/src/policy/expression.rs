@@ -1,6 +1,6 @@
 //! What the expressions of policies and match conditions can refer to, and their compilation.
 
-use revstore_cel::{CompileError, Environment, Program, Type};
+use revstore_cel::{CompileError, Declared, Environment, Program, Type};
 
 /// The type of the variable `variables`.
 const VARIABLES_TYPE: &str = "kubernetes.variables";
@@ -69,6 +69,37 @@ impl Compiler {
             decision,
             message,
             patch: None,
+        }
+    }
+
+    /// Returns a compiler that knows the type of the object and perhaps that of the parameters, for [`Self::issues`].
+    pub(super) fn typed(object: &Declared, has_params: bool, params: Option<&Declared>) -> Self {
+        let mut environment = base()
+            .with_declared("object", object)
+            .with_variable("oldObject", object.cel_type().clone())
+            .with_structure(VARIABLES_TYPE, [("", Type::Dyn); 0])
+            .with_variable("variables", Type::object(VARIABLES_TYPE))
+            .with_variable(
+                "authorizer",
+                Type::object("kubernetes.authorization.Authorizer"),
+            );
+        environment = match params {
+            Some(params) => environment.with_declared("params", params),
+            None if has_params => environment.with_variable("params", Type::Dyn),
+            None => environment,
+        };
+        Self {
+            decision: environment.clone(),
+            message: environment,
+            patch: None,
+        }
+    }
+
+    /// Returns what the parser and the checker find in an expression.
+    pub(super) fn issues(&self, source: &str) -> Option<String> {
+        match self.decision.compile(source) {
+            Err(CompileError::Invalid(issues)) => Some(issues.to_string()),
+            Ok(_) | Err(CompileError::Plan(_)) => None,
         }
     }
 

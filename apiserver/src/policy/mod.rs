@@ -5,6 +5,7 @@
 //! - [`Constraints`](constraints) say for which requests a policy or a binding is, and [`Conditions`] refine that.
 //! - [`ValidatingPolicies`] and [`MutatingPolicies`] are the plugins. What expressions see of a request is a
 //!   [`Scene`](activation), with the [`params`] of the binding.
+//! - [`type_check`] finds expressions that do not fit the objects for which a policy is, for its status.
 
 mod activation;
 mod conditions;
@@ -15,6 +16,7 @@ mod index;
 mod mutating;
 mod params;
 mod patch;
+pub(crate) mod type_check;
 mod validating;
 
 pub(crate) use activation::Scene;

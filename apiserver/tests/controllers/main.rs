@@ -5,5 +5,6 @@ mod client;
 mod defaults;
 mod garbage;
 mod namespaces;
+mod policies;
 mod several;
 mod support;

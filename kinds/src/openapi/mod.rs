@@ -3,11 +3,13 @@
 mod gnostic;
 mod operation;
 mod path;
+mod resolve;
 mod schema;
 
 use serde_json::{Map, Value, json};
 
 pub use path::{ApiResource, ApiSubresource};
+pub use resolve::{resolved, whole};
 
 use crate::table::{self, Resource, Type, Version};
 

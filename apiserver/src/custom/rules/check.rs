@@ -8,6 +8,7 @@ use super::rule::Rule;
 use super::tree::{TYPE, keys_of, kind_of};
 use super::{RULE_ESTIMATE_MAX, SCHEMA_ESTIMATE_MAX, field_path};
 use crate::custom::schema::{Causes, Path};
+use crate::evaluation;
 
 /// The number of rules that are named if all together cost too much.
 const EXPENSIVE_MAX: usize = 4;
@@ -26,8 +27,10 @@ pub(crate) fn check(schema: &Value, root: &str, causes: &mut Causes) {
         count: Some(1),
         uncorrelatable: None,
     };
-    checker.node(schema, &Path::root(root), &place);
-    checker.finish(root);
+    evaluation::compile(schema.as_object(), || {
+        checker.node(schema, &Path::root(root), &place);
+        checker.finish(root);
+    });
 }
 
 /// Where a schema is.

@@ -12,6 +12,7 @@ use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;
 use crate::custom::text::label_error;
+use crate::evaluation;
 use crate::policy::{Compiler, JSON_PATCH_TYPE, OBJECT_TYPE, Purpose, Refusal};
 
 /// The maximum number of audit annotations of a policy.
@@ -117,6 +118,11 @@ fn compiler(spec: &Field<'_>, is_composed: bool) -> Compiler {
 /// Checks a validating policy.
 pub(super) fn check_validating(policy: &Field<'_>, causes: &mut Causes) {
     let spec = policy.child("spec");
+    evaluation::compile(spec.object(), || check_validating_spec(policy, causes));
+}
+
+fn check_validating_spec(policy: &Field<'_>, causes: &mut Causes) {
+    let spec = policy.child("spec");
     check_constraints(&spec, None, causes);
     let mut compiler = compiler(&spec, spec.child("variables").len() > 0);
     check_variables(&spec, &mut compiler, causes);
@@ -219,6 +225,11 @@ fn check_audit_annotation(
 
 /// Checks a mutating policy.
 pub(super) fn check_mutating(policy: &Field<'_>, causes: &mut Causes) {
+    let spec = policy.child("spec");
+    evaluation::compile(spec.object(), || check_mutating_spec(policy, causes));
+}
+
+fn check_mutating_spec(policy: &Field<'_>, causes: &mut Causes) {
     let spec = policy.child("spec");
     check_constraints(&spec, Some(&MUTABLE_OPERATIONS), causes);
     let mut compiler = compiler(&spec, true);
