@@ -1,5 +1,6 @@
 //! The handle of control.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::error::ControlError;
 use crate::fault::{Rule, RuleId, RuleStatus, Rules};
 use crate::journal::{Filter, Follower, Journal, Page};
 use crate::open::{ConnectionStatus, Open, WatchCommand, WatchStatus};
-use crate::store::{ForkInfo, RestoreOptions, Stores};
+use crate::store::{DumpForm, ForkInfo, OpenDump, RestoreOptions, StoreFile, Stores, Upload};
 use crate::target::{AlarmName, Target};
 use crate::wait::{Condition, Waits};
 
@@ -285,6 +286,65 @@ impl Control {
         let inner = &*self.inner;
         inner.stores.jump(&*inner.target, next)?;
         Ok(self.point())
+    }
+
+    /// Writes the store at one revision as a dump: what a [`checkpoint`](Self::checkpoint) keeps. Returns the revision of
+    /// the dump, and the time at which it was taken. Writers go on meanwhile. The output is written in many small parts:
+    /// buffer it.
+    ///
+    /// Begins with a copy of the store, which shares keys and values with it: about 150 ns for each key.
+    ///
+    /// # Errors
+    /// [`ControlError::TooManyDumps`], or [`ControlError::Output`] with the error of `to`.
+    pub fn dump(&self, form: DumpForm, to: &mut (dyn Write + Send)) -> Result<Point, ControlError> {
+        let dump = self.open_dump()?;
+        let written = self.write_dump(&dump, form, to);
+        written.map_err(|error| ControlError::Output(error.to_string()))?;
+        Ok(dump.point)
+    }
+
+    pub(crate) fn open_dump(&self) -> Result<OpenDump, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.open_dump(&*inner.target, &inner.clock)
+    }
+
+    pub(crate) fn write_dump(
+        &self,
+        dump: &OpenDump,
+        form: DumpForm,
+        to: &mut (dyn Write + Send),
+    ) -> io::Result<()> {
+        dump.write(&*self.inner.target, form, to)?;
+        to.flush()
+    }
+
+    /// Replaces the store by that of a dump, as text or binary. Streams and connections end as at a
+    /// [`restore`](Self::restore). The new store has the clock and the options of the server.
+    ///
+    /// # Errors
+    /// [`ControlError::Damaged`], or [`ControlError::Refused`] if the server has a journal.
+    pub fn load(&self, dump: &[u8]) -> Result<Point, ControlError> {
+        self.load_file(dump, StoreFile::Dump)
+    }
+
+    /// Replaces the store by that of a file of `etcdctl snapshot save` of etcd 3.4 to 3.6, like [`load`](Self::load).
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load).
+    pub fn import(&self, snapshot: &[u8]) -> Result<Point, ControlError> {
+        self.load_file(snapshot, StoreFile::EtcdSnapshot)
+    }
+
+    pub(crate) fn load_file(&self, bytes: &[u8], file: StoreFile) -> Result<Point, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.load(&*inner.target, bytes, file)?;
+        Ok(self.point())
+    }
+
+    /// Begins to receive a file, of this length if it is known.
+    pub(crate) fn upload(&self, length: u64) -> Result<Upload, ControlError> {
+        let inner = &*self.inner;
+        inner.stores.upload(&*inner.target, length)
     }
 
     /// Starts an independent server with the same history, with ports, control and a clock of its own; its clock starts

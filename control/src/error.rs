@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use crate::clock::AdvanceError;
 use crate::fault::RuleError;
 use crate::open::OpenError;
-use crate::store::{CHECKPOINTS_MAX, FORKS_MAX};
+use crate::store::{CHECKPOINTS_MAX, DUMPS_MAX, FORKS_MAX};
 use crate::wait::WAITS_MAX;
 
 /// The reason why control has refused a request. Nothing was changed, unless a variant says otherwise.
@@ -51,6 +51,31 @@ pub enum ControlError {
         /// The limit.
         limit: u64,
     },
+    /// A dump or a snapshot is not valid.
+    #[error("{0}")]
+    Damaged(String),
+    /// A dump or a snapshot is larger than the memory limit.
+    #[error("the file has more bytes than --control-memory-limit, which is {limit}")]
+    FileTooLarge {
+        /// The limit.
+        limit: u64,
+    },
+    /// The file and what is kept already would take too much memory.
+    #[error(
+        "the file and the checkpoints would hold {needed} bytes, and --control-memory-limit is {limit}"
+    )]
+    FileMemory {
+        /// What they would hold.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// [`DUMPS_MAX`] dumps are being written already.
+    #[error("too many dumps: {DUMPS_MAX} are being written")]
+    TooManyDumps,
+    /// A dump cannot be written to its output.
+    #[error("the dump cannot be written: {0}")]
+    Output(String),
     /// There are [`FORKS_MAX`] forks already.
     #[error("too many forks: {FORKS_MAX} are running")]
     TooManyForks,
@@ -78,14 +103,17 @@ impl ControlError {
             | Self::TooManyWaits
             | Self::TooManyCheckpoints
             | Self::CheckpointMemory { .. }
+            | Self::FileTooLarge { .. }
+            | Self::FileMemory { .. }
+            | Self::TooManyDumps
             | Self::TooManyForks => Code::ResourceExhausted,
-            Self::Invalid(_) | Self::Rule(_) => Code::InvalidArgument,
+            Self::Invalid(_) | Self::Rule(_) | Self::Damaged(_) => Code::InvalidArgument,
             Self::Advance(_) | Self::Refused(_) => Code::FailedPrecondition,
             Self::NoSuchLease(_) | Self::NoSuchCheckpoint(_) | Self::NoSuchCopy(_) => {
                 Code::NotFound
             }
             Self::Compact(_) | Self::Jump(_) => Code::OutOfRange,
-            Self::Write(_) => Code::Unavailable,
+            Self::Write(_) | Self::Output(_) => Code::Unavailable,
             Self::TimedOut => Code::DeadlineExceeded,
         }
     }

@@ -2,15 +2,16 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use revstore_engine::Engine;
+use revstore_engine::{Engine, EngineBuilder};
 use tokio::sync::watch;
 
 use crate::clock::ControlClock;
 use crate::error::ControlError;
-use crate::store::{Fork, Frozen};
+use crate::store::{DumpForm, Fork, Frozen, StoreFile};
 
 /// A server that control acts on.
 ///
@@ -40,6 +41,28 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`ControlError::Refused`] if the store of this server cannot be replaced, for example because it has a journal.
     fn replace(&self, frozen: Frozen) -> Result<(), ControlError>;
+
+    /// Writes a store as a dump. The output is written in many small parts.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    fn write_dump(
+        &self,
+        frozen: &Frozen,
+        form: DumpForm,
+        to: &mut (dyn Write + Send),
+    ) -> io::Result<()>;
+
+    /// Reads a file into a new store, whose engine `builder` has the clock and the options of. No other store is changed.
+    ///
+    /// # Errors
+    /// [`ControlError::Damaged`] if the file is not valid.
+    fn read_store(
+        &self,
+        bytes: &[u8],
+        file: StoreFile,
+        builder: EngineBuilder,
+    ) -> Result<Frozen, ControlError>;
 
     /// Starts an independent server over a store with a clock of its own, on ports of the loopback interface.
     ///

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::fault::FaultAdd;
 use super::output::Output;
+use super::store::Store;
 
 /// Control a running revstore: its time, its faults, its store and its history.
 #[derive(Debug, Parser)]
@@ -160,53 +161,6 @@ pub(super) enum Watch {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum Store {
-    /// Keep the store under a name.
-    Checkpoint {
-        /// The name; an earlier checkpoint with it is replaced.
-        name: String,
-    },
-    /// Replace the store by a checkpoint. Streams and connections of clients end.
-    Restore {
-        /// The name of the checkpoint.
-        name: String,
-        /// Add this number to the revision of the checkpoint.
-        #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
-        bump_revision: i64,
-        /// Everything below the new revision counts as compacted.
-        #[arg(long)]
-        mark_compacted: bool,
-    },
-    /// Start an independent server with the same history.
-    Fork,
-    /// List the forks.
-    Forks,
-    /// End a fork, or remove a checkpoint.
-    Drop {
-        /// The id of the fork, or the name of the checkpoint.
-        id: String,
-    },
-    /// Replace the store by an empty one. Streams and connections of clients end.
-    Reset {
-        /// Continue at the current revision instead of 1.
-        #[arg(long)]
-        keep_revision: bool,
-    },
-    /// Make the next write get a later revision. Streams and connections of clients end.
-    Jump {
-        /// The revision.
-        #[arg(value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
-        revision: i64,
-    },
-    /// Compact at a revision, by default the current one.
-    Compact {
-        /// The revision.
-        #[arg(value_parser = clap::value_parser!(i64).range(1..))]
-        revision: Option<i64>,
-    },
-}
-
 #[derive(Debug, Args)]
 pub(super) struct Wait {
     /// Wait for this revision or a later one.
@@ -228,8 +182,16 @@ pub(super) struct Wait {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) method: &'static str,
-    pub(super) body: Value,
+    pub(super) body: Body,
     pub(super) output: Output,
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub(super) enum Body {
+    Json(Value),
+    /// The bytes of a file.
+    File(PathBuf),
 }
 
 /// The columns of watches, of which `-w json` has more.
@@ -256,6 +218,7 @@ impl Verb {
     /// Returns the request of the verb.
     pub(super) fn call(self) -> Call {
         let (method, body, output) = match self {
+            Self::Store(store) => return store.call(),
             Self::Clock(clock) => clock.call(),
             Self::Fault(fault) => fault.call(),
             Self::Watch(watch) => watch.call(),
@@ -284,7 +247,6 @@ impl Verb {
                     &["id", "address", "client", "since", "requests"],
                 ),
             ),
-            Self::Store(store) => store.call(),
             Self::Leases => (
                 "Leases",
                 json!({}),
@@ -314,9 +276,15 @@ impl Verb {
                 ("Wait", body, Output::Fields(&["revision", "time"]))
             }
         };
-        Call {
+        Call::of(method, body, output)
+    }
+}
+
+impl Call {
+    pub(super) fn of(method: &'static str, body: Value, output: Output) -> Self {
+        Self {
             method,
-            body,
+            body: Body::Json(body),
             output,
         }
     }
@@ -350,44 +318,6 @@ impl Watch {
             Self::Bookmark { id } => ("WatchBookmark", id),
         };
         (method, json!({"id": id}), Output::Fields(&["watches"]))
-    }
-}
-
-impl Store {
-    fn call(self) -> (&'static str, Value, Output) {
-        const POINT: Output = Output::Fields(&["revision", "time"]);
-        const FORK: &[&str] = &["id", "endpoint", "control"];
-        match self {
-            Self::Checkpoint { name } => (
-                "StoreCheckpoint",
-                json!({"name": name}),
-                Output::Fields(&["name", "checkpoint"]),
-            ),
-            Self::Restore {
-                name,
-                bump_revision,
-                mark_compacted,
-            } => {
-                let body = json!({
-                    "name": name,
-                    "bump_revision": bump_revision,
-                    "mark_compacted": mark_compacted,
-                });
-                ("StoreRestore", body, POINT)
-            }
-            Self::Fork => ("StoreFork", json!({}), Output::Fields(FORK)),
-            Self::Forks => ("StoreForks", json!({}), Output::Rows("forks", FORK)),
-            Self::Drop { id } => ("StoreDrop", json!({"id": id}), POINT),
-            Self::Reset { keep_revision } => {
-                ("StoreReset", json!({"keep_revision": keep_revision}), POINT)
-            }
-            Self::Jump { revision } => ("StoreJump", json!({"revision": revision}), POINT),
-            Self::Compact { revision } => (
-                "StoreCompact",
-                json!({"revision": revision.unwrap_or(0)}),
-                Output::Fields(&["compacted", "revision"]),
-            ),
-        }
     }
 }
 
@@ -427,7 +357,10 @@ mod tests {
         let arguments = ["revstore ctl"].into_iter().chain(line.split(' '));
         let arguments = Arguments::try_parse_from(arguments).ok()?;
         let call = arguments.verb.call();
-        Some(format!("{} {}", call.method, call.body))
+        Some(match call.body {
+            Body::Json(body) => format!("{} {body}", call.method),
+            Body::File(path) => format!("{} < {}", call.method, path.display()),
+        })
     }
 
     #[test]
@@ -490,6 +423,10 @@ mod tests {
             ("store fork", "StoreFork {}"),
             ("store forks", "StoreForks {}"),
             ("store drop fork-1", r#"StoreDrop {"id":"fork-1"}"#),
+            ("store dump a.dump", r#"StoreDump {"binary":false}"#),
+            ("store dump --binary -", r#"StoreDump {"binary":true}"#),
+            ("store load a.dump", "StoreLoad < a.dump"),
+            ("store import -", "StoreImport < -"),
             ("expire 1f", r#"Expire {"id":"1f"}"#),
             (
                 "alarm raise nospace",
@@ -518,6 +455,9 @@ mod tests {
             "clock advance 1s --to-next",
             "store compact x",
             "store compact 0",
+            "store dump",
+            "store load",
+            "store import a b",
             "expire",
             "alarm ring nospace",
             "alarm raise fire",

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -15,6 +15,8 @@ use revstore_host::net::EndpointUrl;
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
+use super::arguments::Body;
+use super::file::FileBody;
 use crate::service::TokenFile;
 
 /// The time in which the server must accept the connection.
@@ -22,6 +24,9 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The maximum size of one line of a response.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The maximum size of the error of a request for a file. The rest is cut off.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// A client of a port of control.
 #[derive(Debug)]
@@ -87,7 +92,7 @@ impl Client {
     pub(super) async fn send(
         &self,
         method: &str,
-        body: &Value,
+        body: &Body,
         mut print: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<(), String> {
         let mut response = self.respond(method, body).await?;
@@ -122,18 +127,46 @@ impl Client {
         }
     }
 
-    async fn respond(
+    /// Sends a request, and writes the body of the response. Returns the headers.
+    pub(super) async fn download(
         &self,
         method: &str,
-        body: &Value,
-    ) -> Result<http::Response<Incoming>, String> {
+        body: &Body,
+        to: &mut impl io::Write,
+    ) -> Result<HeaderMap, String> {
+        let mut response = self.respond(method, body).await?;
+        let status = response.status();
+        let mut refusal = Vec::new();
+        while let Some(frame) = response.body_mut().frame().await {
+            let frame = frame.map_err(|error| format!("the response has ended early: {error}"))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            if !status.is_success() {
+                refusal
+                    .extend_from_slice(&data[..data.len().min(REFUSAL_BYTES_MAX - refusal.len())]);
+                continue;
+            }
+            let written = to.write_all(&data);
+            written.map_err(|error| format!("cannot write the output: {error}"))?;
+        }
+        match error_in(&refusal).or_else(|| error_of(status, &refusal)) {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(response.headers_mut())),
+        }
+    }
+
+    async fn respond(&self, method: &str, body: &Body) -> Result<http::Response<Incoming>, String> {
         let mut request = Request::post(format!("/control/v1/{method}"))
             .header(header::HOST, &self.host)
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        let body = Full::new(Bytes::from(body.to_string()));
+        let body = match body {
+            Body::Json(body) => Either::Left(Full::new(Bytes::from(body.to_string()))),
+            Body::File(path) => Either::Right(FileBody::open(path)?),
+        };
         let request = request.body(body).map_err(|error| error.to_string())?;
         match &self.address {
             Address::Tcp(address) => {
@@ -162,7 +195,7 @@ async fn within<T>(
 
 async fn exchange<S>(
     stream: S,
-    request: Request<Full<Bytes>>,
+    request: Request<Either<Full<Bytes>, FileBody>>,
 ) -> Result<http::Response<Incoming>, String>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,

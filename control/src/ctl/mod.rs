@@ -3,14 +3,17 @@
 //! | file | contents |
 //! |---|---|
 //! | `arguments.rs` | **the verbs**: their arguments, and the request that each sends |
-//! | `fault.rs` | the arguments of `fault add` |
+//! | `fault.rs`, `store.rs` | the arguments of `fault add`, the verbs of the store |
+//! | `file.rs` | files that are sent and received |
 //! | `client.rs` | one request over HTTP/1.1 |
 //! | `output.rs` | responses as JSON lines and as tables |
 
 mod arguments;
 mod client;
 mod fault;
+mod file;
 mod output;
+mod store;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -19,6 +22,7 @@ use clap::Parser;
 
 use self::arguments::{Arguments, Format};
 use self::client::Client;
+use self::output::Output;
 
 /// The variable with the URL of the port of control.
 pub const URL_VARIABLE: &str = "REVSTORE_CONTROL";
@@ -67,8 +71,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, url: Option<&str>) -> 
         .map_err(|error| format!("cannot start: {error}"))
         .and_then(|runtime| {
             let is_json = arguments.write_out == Format::Json;
-            let print = |line: &[u8]| output::print(&mut out, &call.output, is_json, line);
-            runtime.block_on(client.send(call.method, &call.body, print))
+            let mut print = |line: &[u8]| output::print(&mut out, &call.output, is_json, line);
+            let Output::File(path) = &call.output else {
+                return runtime.block_on(client.send(call.method, &call.body, print));
+            };
+            let saved = runtime.block_on(file::save(&client, &call, path))?;
+            let printed = saved.map_or(Ok(()), |line| print(&line));
+            printed.map_err(|error| format!("cannot write the output: {error}"))
         });
     match sent {
         Ok(()) => 0,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +18,12 @@ pub(super) enum Output {
     Rows(&'static str, &'static [&'static str]),
     /// Objects, one after the other; a table has these columns, without a header.
     Stream(&'static [&'static str]),
+    /// Bytes for a file; `-` is standard output.
+    File(PathBuf),
 }
+
+/// The fields of what is printed about a file that was written.
+const FILE: &[&str] = &["file", "bytes", "revision", "time"];
 
 /// Writes an object of a response.
 pub(super) fn print(
@@ -27,17 +33,12 @@ pub(super) fn print(
     line: &[u8],
 ) -> io::Result<()> {
     match output {
-        Output::Fields(_) | Output::Stream(_) if is_json => {
+        Output::Fields(_) | Output::Stream(_) | Output::File(_) if is_json => {
             out.write_all(line)?;
             out.write_all(b"\n")?;
         }
-        Output::Fields(fields) => {
-            let object: Value = serde_json::from_slice(line)?;
-            let width = fields.iter().map(|field| field.len()).max().unwrap_or(0);
-            for field in *fields {
-                writeln!(out, "{field:width$}  {}", text(&object[field]))?;
-            }
-        }
+        Output::File(_) => fields(out, FILE, line)?,
+        Output::Fields(names) => fields(out, names, line)?,
         Output::Stream(columns) => {
             let object: Value = serde_json::from_slice(line)?;
             let cells: Vec<_> = columns
@@ -66,6 +67,15 @@ pub(super) fn print(
         }
     }
     out.flush()
+}
+
+fn fields(out: &mut impl Write, names: &[&str], line: &[u8]) -> io::Result<()> {
+    let object: Value = serde_json::from_slice(line)?;
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    for name in names {
+        writeln!(out, "{name:width$}  {}", text(&object[name]))?;
+    }
+    Ok(())
 }
 
 fn table(out: &mut impl Write, columns: &[&str], rows: &[&RawValue]) -> io::Result<()> {

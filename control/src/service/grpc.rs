@@ -1,12 +1,15 @@
 //! The gRPC service.
 
-use tonic::{Request, Response, Status};
+use futures_util::stream::StreamExt;
+use tonic::{Request, Response, Status, Streaming};
 
+use super::files::Chunks;
 use super::journal::Records;
-use super::{answers, journal};
+use super::{answers, files, journal};
 use crate::control::Control;
 use crate::error::ControlError;
 use crate::proto;
+use crate::store::StoreFile;
 
 /// The gRPC service over a control.
 #[derive(Clone, Debug)]
@@ -17,6 +20,17 @@ pub(super) struct Grpc {
 impl Grpc {
     pub(super) fn new(control: Control) -> Self {
         Self { control }
+    }
+
+    /// Replaces the store by a file.
+    async fn load(
+        &self,
+        request: Request<Streaming<proto::StoreFileChunk>>,
+        file: StoreFile,
+    ) -> Result<Response<proto::StoreResponse>, Status> {
+        let chunks = request.into_inner().map(|chunk| Ok(chunk?.data));
+        let answer = files::load(&self.control, file, 0, chunks).await?;
+        Ok(Response::new(answer))
     }
 
     /// Answers a request on a thread that may block.
@@ -55,6 +69,30 @@ macro_rules! methods {
                 request: Request<proto::JournalReadRequest>,
             ) -> Result<Response<Records>, Status> {
                 Ok(Response::new(journal::read(&self.control, request.into_inner())))
+            }
+
+            type StoreDumpStream = Chunks;
+
+            async fn store_dump(
+                &self,
+                request: Request<proto::StoreDumpRequest>,
+            ) -> Result<Response<Chunks>, Status> {
+                let chunks = files::dump(&self.control, request.into_inner()).await?;
+                Ok(Response::new(chunks))
+            }
+
+            async fn store_load(
+                &self,
+                request: Request<Streaming<proto::StoreFileChunk>>,
+            ) -> Result<Response<proto::StoreResponse>, Status> {
+                self.load(request, StoreFile::Dump).await
+            }
+
+            async fn store_import(
+                &self,
+                request: Request<Streaming<proto::StoreFileChunk>>,
+            ) -> Result<Response<proto::StoreResponse>, Status> {
+                self.load(request, StoreFile::EtcdSnapshot).await
             }
 
             async fn wait(

@@ -22,10 +22,12 @@ use crate::proto::control_server::ControlServer;
 /// The service of a port of control, for any number of connections: gRPC calls of `revstore.control.v1.Control`, and
 /// their JSON form, `POST /control/v1/METHOD`.
 ///
-/// Clones share the control. A request has at most [`REQUEST_BYTES_MAX`](super::REQUEST_BYTES_MAX) bytes. Needs a tokio
+/// Clones share the control. A request has at most [`REQUEST_BYTES_MAX`](super::REQUEST_BYTES_MAX) bytes, except for the
+/// files of `StoreLoad` and `StoreImport`. Needs a tokio
 /// runtime with time.
 #[derive(Clone, Debug)]
 pub struct ControlService {
+    control: Control,
     grpc: ControlServer<Grpc>,
     access: Arc<Access>,
 }
@@ -33,8 +35,9 @@ pub struct ControlService {
 impl ControlService {
     /// Creates the service of a control.
     pub fn new(control: Control, access: Access) -> Self {
-        let grpc = ControlServer::new(Grpc::new(control));
+        let grpc = ControlServer::new(Grpc::new(control.clone()));
         Self {
+            control,
             grpc: grpc.max_decoding_message_size(REQUEST_BYTES_MAX),
             access: Arc::new(access),
         }
@@ -62,7 +65,7 @@ impl ControlService {
                 let Ok(response) = self.grpc.call(request).await;
                 response
             }
-            Ok(()) => json::respond(self.grpc, &parts, body).await,
+            Ok(()) => json::respond(&self.control, self.grpc, &parts, body).await,
         }
     }
 }

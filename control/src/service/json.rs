@@ -1,18 +1,19 @@
 //! Requests and responses in JSON: `POST /control/v1/METHOD`.
 //!
 //! A request is converted to a call of the gRPC service, and its response back. The form is that of protobuf's JSON,
-//! with 64-bit integers as numbers. A stream of responses is one object on each line.
+//! with 64-bit integers as numbers. A stream of responses is one object on each line. Files are bodies as they are.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::stream::{self, StreamExt};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use prost::Message;
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor,
@@ -26,15 +27,27 @@ use tonic::{Code, Status};
 use tower_service::Service;
 
 use super::REQUEST_BYTES_MAX;
+use super::files::{self, LoadError};
 use super::grpc::Grpc;
+use crate::control::Control;
+use crate::error::ControlError;
+use crate::proto;
 use crate::proto::FILE_DESCRIPTOR_SET;
 use crate::proto::control_server::ControlServer;
+use crate::store::StoreFile;
 
 const PATH: &str = "/control/v1/";
 const SERVICE: &str = "revstore.control.v1.Control";
 
 /// The time in which the body of a request must arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// The number of bytes that are read of a file after it was refused.
+const DISCARDED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The headers with the point of a dump.
+const REVISION: HeaderName = HeaderName::from_static("revstore-revision");
+const TIME: HeaderName = HeaderName::from_static("revstore-time");
 
 /// The length of the prefix of a message: a flag and its length.
 const PREFIX_BYTES: usize = 5;
@@ -65,6 +78,7 @@ pub(super) fn refusal(status: &Status) -> Response<TonicBody> {
 
 /// Answers a request.
 pub(super) async fn respond<B>(
+    control: &Control,
     grpc: ControlServer<Grpc>,
     parts: &Parts,
     body: B,
@@ -72,7 +86,7 @@ pub(super) async fn respond<B>(
 where
     B: Body<Data = Bytes, Error: Into<StdError>> + Send + 'static,
 {
-    match try_respond(grpc, parts, body).await {
+    match try_respond(control, grpc, parts, body).await {
         Ok(response) => response,
         Err(Refusal::Of(status)) => refusal(&status),
         Err(Refusal::With(code, status)) => {
@@ -102,6 +116,7 @@ impl From<Status> for Refusal {
 }
 
 async fn try_respond<B>(
+    control: &Control,
     mut grpc: ControlServer<Grpc>,
     parts: &Parts,
     body: B,
@@ -124,8 +139,25 @@ where
         let status = Status::unimplemented(format!("{path} needs the method POST"));
         return Err(Refusal::With(StatusCode::METHOD_NOT_ALLOWED, status));
     }
+    if parts.uri.query().is_some() {
+        let status = Status::invalid_argument("the fields of a request are in its body");
+        return Err(status.into());
+    }
+    let file = match name {
+        "StoreLoad" => Some(StoreFile::Dump),
+        "StoreImport" => Some(StoreFile::EtcdSnapshot),
+        _ => None,
+    };
+    if let Some(file) = file {
+        return load(control, &method, file, body).await;
+    }
     let json = read(body).await?;
     let message = to_message(&method.input(), &json)?;
+    if name == "StoreDump" {
+        let request = proto::StoreDumpRequest::decode(&*message);
+        let request = request.map_err(|error| Status::invalid_argument(error.to_string()))?;
+        return dump(control, request).await;
+    }
     let response = grpc.call(call(&method, &message)).await;
     let Ok(response) = response;
     if let Some(status) = Status::from_header_map(response.headers())
@@ -146,6 +178,100 @@ where
         Response::new(TonicBody::new(Full::new(json)))
     };
     set_json(&mut response);
+    Ok(response)
+}
+
+/// Receives a file, which is the body of the request.
+async fn load<B>(
+    control: &Control,
+    method: &MethodDescriptor,
+    file: StoreFile,
+    body: B,
+) -> Result<Response<TonicBody>, Refusal>
+where
+    B: Body<Data = Bytes, Error: Into<StdError>>,
+{
+    let length = body.size_hint().exact().unwrap_or_default();
+    let mut body = pin!(body);
+    let chunks = stream::unfold(&mut body, async |body| {
+        loop {
+            return match body.frame().await? {
+                Ok(frame) => match frame.into_data() {
+                    Ok(data) => Some((Ok(data), body)),
+                    Err(_trailers) => continue,
+                },
+                Err(error) => {
+                    let message = format!("the file cannot be read: {}", error.into());
+                    Some((Err(Status::invalid_argument(message)), body))
+                }
+            };
+        }
+    });
+    let answer = match files::load(control, file, length, chunks).await {
+        Ok(answer) => answer.encode_to_vec(),
+        Err(error) => {
+            discard(body).await;
+            let is_too_large = matches!(
+                &error,
+                LoadError::Refused(ControlError::FileTooLarge { .. })
+            );
+            let status = Status::from(error);
+            return Err(if is_too_large {
+                Refusal::With(StatusCode::PAYLOAD_TOO_LARGE, status)
+            } else {
+                status.into()
+            });
+        }
+    };
+    let json = to_json(&method.output(), answer.into())?;
+    let mut response = Response::new(TonicBody::new(Full::new(json)));
+    set_json(&mut response);
+    Ok(response)
+}
+
+/// Reads what a client still sends of a request that is refused, within limits: a connection that is closed before would
+/// be reset, and the client would not get the answer.
+async fn discard<B: Body>(mut body: Pin<&mut B>) {
+    let read = async {
+        let mut left = DISCARDED_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            let bytes = frame.data_ref().map_or(0, Buf::remaining);
+            left = left.saturating_sub(bytes);
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // What has not arrived by then is not awaited.
+    let _ = tokio::time::timeout(BODY_TIME, read).await;
+}
+
+/// Writes a dump, which is the body of the response.
+async fn dump(
+    control: &Control,
+    request: proto::StoreDumpRequest,
+) -> Result<Response<TonicBody>, Refusal> {
+    let content_type = if request.binary {
+        "application/octet-stream"
+    } else {
+        "text/plain; charset=utf-8"
+    };
+    let mut chunks = files::dump(control, request).await?;
+    let first = match chunks.next().await {
+        Some(first) => first?,
+        None => return Err(Status::internal("the dump is empty").into()),
+    };
+    let (revision, time) = (first.revision, first.time.clone());
+    let chunks = stream::iter([Ok(first)]).chain(chunks);
+    // An error ends the connection, so that the client does not take a part for the whole.
+    let frames = chunks.map(|chunk| chunk.map(|chunk| Frame::data(chunk.data)));
+    let mut response = Response::new(TonicBody::new(StreamBody::new(frames)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(REVISION, HeaderValue::from(revision));
+    if let Ok(time) = HeaderValue::try_from(time) {
+        headers.insert(TIME, time);
+    }
     Ok(response)
 }
 
@@ -189,6 +315,22 @@ fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, St
     let message = message.map_err(invalid)?;
     json.end().map_err(invalid)?;
     Ok(message.encode_to_vec())
+}
+
+/// Converts an encoded message to a JSON object on a line.
+fn to_json(descriptor: &MessageDescriptor, message: Bytes) -> Result<Bytes, Status> {
+    let broken = |error: String| Status::internal(format!("a response cannot be written: {error}"));
+    let message = DynamicMessage::decode(descriptor.clone(), message);
+    let message = message.map_err(|error| broken(error.to_string()))?;
+    let mut line = Vec::new();
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false)
+        .skip_default_fields(false);
+    let written = message.serialize_with_options(&mut Serializer::new(&mut line), &options);
+    written.map_err(|error| broken(error.to_string()))?;
+    line.push(b'\n');
+    Ok(line.into())
 }
 
 /// Returns the gRPC call of a message.
@@ -261,19 +403,7 @@ impl JsonLines {
         }
         self.received.advance(PREFIX_BYTES);
         let message = self.received.split_to(length).freeze();
-        let broken =
-            |error: String| Status::internal(format!("a response cannot be written: {error}"));
-        let message = DynamicMessage::decode(self.output.clone(), message);
-        let message = message.map_err(|error| broken(error.to_string()))?;
-        let mut line = Vec::new();
-        let options = SerializeOptions::new()
-            .use_proto_field_name(true)
-            .stringify_64_bit_integers(false)
-            .skip_default_fields(false);
-        let written = message.serialize_with_options(&mut Serializer::new(&mut line), &options);
-        written.map_err(|error| broken(error.to_string()))?;
-        line.push(b'\n');
-        Ok(Some(line.into()))
+        to_json(&self.output, message).map(Some)
     }
 }
 

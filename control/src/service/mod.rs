@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `answers.rs` | one function for each method: from a request to its response |
 //! | `faults.rs`, `journal.rs` | the rules of requests, the records of responses |
+//! | `files.rs` | stores in files, in chunks |
 //! | `grpc.rs` | the gRPC service over them |
 //! | `json.rs` | requests and responses in JSON, for the gRPC service |
 //! | `http.rs` | a request: access, and which of the two it is for |
@@ -12,6 +13,7 @@
 mod access;
 mod answers;
 mod faults;
+mod files;
 mod grpc;
 mod http;
 mod journal;
@@ -20,5 +22,5 @@ mod json;
 pub use self::access::{Access, TokenFile, TokenFileError};
 pub use self::http::ControlService;
 
-/// The maximum size of a request.
+/// The maximum size of a request, or of a chunk of a file.
 pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;

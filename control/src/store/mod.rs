@@ -1,12 +1,18 @@
-//! Copies of the store and its replacement: checkpoints, forks, resets and jumps.
+//! Copies of the store and its replacement: checkpoints, forks, files, resets and jumps.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `checkpoints.rs` | the checkpoints of a server, and their memory |
+//! | `checkpoints.rs` | the checkpoints of a server |
+//! | `memory.rs` | the memory that checkpoints and received files may take together |
+//! | `files.rs` | dumps that are being written, and files that are being received |
 //! | `forks.rs` | the forks of a server |
+//! | `free.rs` | the end of a store |
 
 mod checkpoints;
+mod files;
 mod forks;
+mod free;
+mod memory;
 
 use std::any::Any;
 use std::fmt;
@@ -14,13 +20,21 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use revstore_engine::{Engine, Jump, JumpError, ManualClock, Revision};
+use tokio::sync::Semaphore;
 
-pub use self::checkpoints::{CHECKPOINTS_MAX, MEMORY_LIMIT_DEFAULT};
+pub use self::checkpoints::CHECKPOINTS_MAX;
+pub use self::files::{DUMPS_MAX, DumpForm, StoreFile};
 pub use self::forks::{FORKS_MAX, Fork, ForkId, ForkInfo};
+pub use self::free::free;
+pub use self::memory::MEMORY_LIMIT_DEFAULT;
+
+pub(crate) use self::files::{OpenDump, Upload};
 
 use self::checkpoints::Checkpoints;
 use self::forks::Forks;
+use self::memory::Memory;
 use crate::clock::ControlClock;
+use crate::control::Point;
 use crate::error::ControlError;
 use crate::target::Target;
 
@@ -54,16 +68,22 @@ pub struct RestoreOptions {
 /// The copies of the store of one server.
 #[derive(Debug)]
 pub(crate) struct Stores {
+    memory: Memory,
     checkpoints: Checkpoints,
     forks: Forks,
+    /// One permit for each dump.
+    dumps: Arc<Semaphore>,
     /// Held for one replacement of the store.
     replacing: Mutex<()>,
 }
 
 impl Stores {
     pub(crate) fn new(memory_limit: u64) -> Self {
+        let memory = Memory::new(memory_limit);
         Self {
-            checkpoints: Checkpoints::new(memory_limit),
+            checkpoints: Checkpoints::new(memory.clone()),
+            memory,
+            dumps: Arc::new(Semaphore::new(DUMPS_MAX)),
             forks: Forks::default(),
             replacing: Mutex::new(()),
         }
@@ -75,16 +95,49 @@ impl Stores {
         name: &str,
     ) -> Result<Revision, ControlError> {
         let engine = target.engine();
+        let history_bytes = engine.stats().history_bytes;
         self.checkpoints
-            .insert(name, engine.stats().history_bytes, || {
-                // First the engine, so that no key refers to a later state. A clock that nobody moves keeps the time that
-                // leases have left.
-                let frozen = engine.to_builder().clock(ManualClock::new()).fork(&engine);
-                Frozen {
-                    engine: frozen,
-                    node: target.node_state(),
-                }
-            })
+            .insert(name, history_bytes, || freeze(&engine, target))
+    }
+
+    /// Makes a copy of the store for a dump.
+    pub(crate) fn open_dump(
+        &self,
+        target: &dyn Target,
+        clock: &ControlClock,
+    ) -> Result<OpenDump, ControlError> {
+        let permit = self.dumps.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| ControlError::TooManyDumps)?;
+        let frozen = freeze(&target.engine(), target);
+        let point = Point {
+            revision: frozen.engine.current_revision(),
+            time: clock.time(),
+        };
+        Ok(OpenDump {
+            frozen,
+            point,
+            _permit: permit,
+        })
+    }
+
+    /// Begins to receive a file that replaces the store, of this length if it is known.
+    pub(crate) fn upload(&self, target: &dyn Target, length: u64) -> Result<Upload, ControlError> {
+        target.check_replaceable()?;
+        Upload::new(&self.memory, length)
+    }
+
+    /// Replaces the store by that of a file.
+    pub(crate) fn load(
+        &self,
+        target: &dyn Target,
+        bytes: &[u8],
+        file: StoreFile,
+    ) -> Result<(), ControlError> {
+        target.check_replaceable()?;
+        // With the clock and the options of the server, which are those of each of its stores.
+        let frozen = target.read_store(bytes, file, target.engine().to_builder())?;
+        let _replacing = self.replacing.lock();
+        target.replace(frozen)
     }
 
     pub(crate) fn restore(
@@ -188,5 +241,15 @@ impl Stores {
             return Ok(());
         }
         Err(ControlError::NoSuchCopy(id.to_owned()))
+    }
+}
+
+/// Copies the store and the state of the node.
+fn freeze(engine: &Engine, target: &dyn Target) -> Frozen {
+    // First the engine, so that no key refers to a later state. A clock that nobody moves keeps the time that leases have
+    // left.
+    Frozen {
+        engine: engine.to_builder().clock(ManualClock::new()).fork(engine),
+        node: target.node_state(),
     }
 }

@@ -1,6 +1,7 @@
 //! The servers of the tests, and their requests.
 
 use std::any::Any;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,9 +15,9 @@ use revstore_control::journal::Journal;
 use revstore_control::open::Open;
 use revstore_control::proto::control_client::ControlClient;
 use revstore_control::service::{Access, ControlService};
-use revstore_control::store::{Fork, Frozen};
+use revstore_control::store::{DumpForm, Fork, Frozen, StoreFile};
 use revstore_control::{AlarmName, Control, ControlError, Hooks, Target};
-use revstore_engine::Engine;
+use revstore_engine::{Engine, EngineBuilder};
 use serde_json::Value;
 use tokio::sync::watch;
 use tonic::Code;
@@ -61,6 +62,9 @@ impl Target for Replaceable {
     }
 
     fn check_replaceable(&self) -> Result<(), ControlError> {
+        if *self.state.lock() == "journal" {
+            return Err(ControlError::Refused("there is a journal".to_owned()));
+        }
         Ok(())
     }
 
@@ -69,6 +73,50 @@ impl Target for Replaceable {
         *self.state.lock() = state.map_or_else(String::new, |state| (*state).clone());
         self.replace_engine(frozen.engine);
         Ok(())
+    }
+
+    fn write_dump(
+        &self,
+        frozen: &Frozen,
+        form: DumpForm,
+        to: &mut (dyn Write + Send),
+    ) -> io::Result<()> {
+        let state = frozen.node.as_ref().unwrap();
+        let state = state.downcast_ref::<String>().unwrap();
+        writeln!(to, "{form:?}\n{state}")?;
+        for kv in frozen.engine.dump().history() {
+            to.write_all(kv.key())?;
+            to.write_all(b"=")?;
+            to.write_all(kv.value())?;
+            to.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn read_store(
+        &self,
+        bytes: &[u8],
+        file: StoreFile,
+        builder: EngineBuilder,
+    ) -> Result<Frozen, ControlError> {
+        let text = std::str::from_utf8(bytes);
+        let text = text.map_err(|error| ControlError::Damaged(error.to_string()))?;
+        assert!(!text.contains("panic"), "a bug");
+        let engine = builder.build();
+        let mut lines = text.lines();
+        let form = lines.next().unwrap_or_default();
+        if form != format!("{file:?}") && form != "Text" {
+            return Err(ControlError::Damaged("line 1: another form".to_owned()));
+        }
+        let state = lines.next().unwrap_or_default().to_owned();
+        for line in lines {
+            let (key, value) = line.split_once('=').unwrap();
+            engine.put(key.to_owned(), value.to_owned()).unwrap();
+        }
+        Ok(Frozen {
+            engine,
+            node: Some(Arc::new(state)),
+        })
     }
 
     fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {

@@ -6,6 +6,7 @@
 )]
 
 mod access;
+mod files;
 mod fixture;
 mod grpc;
 mod refusals;

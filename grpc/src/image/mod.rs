@@ -74,17 +74,30 @@ impl Image {
     /// # Errors
     /// See [`ImageError`]. Everything is checked, and no other engine is changed.
     pub fn load(path: &Path, builder: EngineBuilder) -> Result<Self, ImageError> {
-        let mut file = File::open(path).map_err(ImageError::io(path))?;
-        let mut first = Vec::new();
-        let start = (&file).take(8).read_to_end(&mut first);
-        start.map_err(ImageError::io(path))?;
-        file.rewind().map_err(ImageError::io(path))?;
-        if !is_dump(&first) {
-            return text::read(file, builder).map_err(|error| error.at(path));
-        }
+        let file = File::open(path).map_err(ImageError::io(path))?;
         let len = file.metadata().map_err(ImageError::io(path))?.len();
+        Self::load_from(file, len, path, builder)
+    }
+
+    /// Reads a dump as [`load`](Self::load) does, from an input with a number of bytes. Errors name it `name`.
+    ///
+    /// # Errors
+    /// See [`ImageError`].
+    pub fn load_from(
+        mut from: impl Read + Seek,
+        len: u64,
+        name: &Path,
+        builder: EngineBuilder,
+    ) -> Result<Self, ImageError> {
+        let mut first = Vec::new();
+        let start = from.by_ref().take(8).read_to_end(&mut first);
+        start.map_err(ImageError::io(name))?;
+        from.rewind().map_err(ImageError::io(name))?;
+        if !is_dump(&first) {
+            return text::read(from, builder).map_err(|error| error.at(name));
+        }
         let (engine, metadata) =
-            read_dump(file, len, builder).map_err(|error| ImageError::of_dump(path, error))?;
+            read_dump(from, len, builder).map_err(|error| ImageError::of_dump(name, error))?;
         let state = NodeState::of_metadata(metadata);
         Ok(Self { engine, state })
     }
@@ -103,6 +116,19 @@ impl Image {
     pub fn import(path: &Path, builder: EngineBuilder) -> Result<Self, ImageError> {
         let file = File::open(path).map_err(ImageError::io(path))?;
         let len = file.metadata().map_err(ImageError::io(path))?.len();
-        etcd::read(file, len, builder).map_err(|error| error.at(path))
+        Self::import_from(file, len, path, builder)
+    }
+
+    /// Reads a snapshot as [`import`](Self::import) does, from an input with a number of bytes. Errors name it `name`.
+    ///
+    /// # Errors
+    /// See [`ImageError`].
+    pub fn import_from(
+        from: impl Read + Seek,
+        len: u64,
+        name: &Path,
+        builder: EngineBuilder,
+    ) -> Result<Self, ImageError> {
+        etcd::read(from, len, builder).map_err(|error| error.at(name))
     }
 }

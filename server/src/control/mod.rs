@@ -38,12 +38,13 @@ use revstore_control::{
 use revstore_engine::Clock;
 use revstore_grpc::{EtcdError, RpcMethod};
 
+pub use target::{read_store, write_dump};
+
+pub(crate) use controlled::Controlled;
 pub use revstore_control::{
     AlarmName, Condition, Control, ControlError, LISTED_MAX, LeaseEntry, Point, WAITS_MAX, clock,
     ctl, fault, journal, open, proto, store,
 };
-
-pub(crate) use controlled::Controlled;
 pub(crate) use services::ControlledServices;
 pub(crate) use stage::Stage;
 pub(crate) use target::{access, clock, control, routes};

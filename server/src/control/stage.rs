@@ -6,10 +6,10 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
 };
 
 use parking_lot::{Mutex, RwLock};
+use revstore_control::store::free;
 use revstore_engine::Engine;
 use revstore_grpc::{ServicesBuilder, Shutdown};
 use revstore_host::net::{ConnectionGate, GRACE_PERIOD};
@@ -77,11 +77,7 @@ impl Drop for StagedNode {
         if !self.is_replaced.load(Ordering::Relaxed) {
             return;
         }
-        let node = self.node.take();
-        // Without a thread, the node is dropped here.
-        let _ = thread::Builder::new()
-            .name("revstore-free".to_owned())
-            .spawn(move || drop(node));
+        free(self.node.take());
     }
 }
 

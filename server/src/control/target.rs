@@ -1,16 +1,21 @@
 //! What control does with a server: its store, its forks, its alarms; and the port for its clients.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    io::{self, Cursor, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use axum::Router;
 use revstore_control::{
     AlarmName, Control, ControlError, Hooks, Target,
     clock::{Activity, ControlClock},
     service::{Access, ControlService, TokenFile},
-    store::{Fork, Frozen},
+    store::{DumpForm, Fork, Frozen, StoreFile},
 };
-use revstore_engine::Engine;
-use revstore_grpc::{Alarm, AlarmKind, NodeState};
+use revstore_engine::{Engine, EngineBuilder};
+use revstore_grpc::{Alarm, AlarmKind, Image, NodeState};
 use revstore_host::net::ListenUrl;
 use tokio::sync::watch;
 
@@ -110,6 +115,24 @@ impl Target for StageTarget {
         Ok(())
     }
 
+    fn write_dump(
+        &self,
+        frozen: &Frozen,
+        form: DumpForm,
+        to: &mut (dyn Write + Send),
+    ) -> io::Result<()> {
+        write_dump(frozen, form, to)
+    }
+
+    fn read_store(
+        &self,
+        bytes: &[u8],
+        file: StoreFile,
+        builder: EngineBuilder,
+    ) -> Result<Frozen, ControlError> {
+        read_store(bytes, file, builder)
+    }
+
     fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {
         let mut config = self.config.clone();
         let has_tls = config.listen_client_urls.iter().any(ListenUrl::is_tls);
@@ -155,6 +178,46 @@ impl Target for StageTarget {
         });
         Ok(raised.collect())
     }
+}
+
+/// Writes a store as a dump, for servers that implement [`Target`]. The state of the node is a [`NodeState`], or that of a
+/// new node.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_dump(frozen: &Frozen, form: DumpForm, to: &mut (dyn Write + Send)) -> io::Result<()> {
+    let image = Image {
+        engine: frozen.engine.clone(),
+        state: state_of(frozen),
+    };
+    match form {
+        DumpForm::Text => image.write_text(to),
+        DumpForm::Binary => image.write_binary(to),
+    }
+}
+
+/// Reads a file into a new store, for servers that implement [`Target`]. The state of the node is a [`NodeState`].
+///
+/// # Errors
+/// [`ControlError::Damaged`].
+pub fn read_store(
+    bytes: &[u8],
+    file: StoreFile,
+    builder: EngineBuilder,
+) -> Result<Frozen, ControlError> {
+    let (from, len) = (Cursor::new(bytes), bytes.len() as u64);
+    let image = match file {
+        StoreFile::Dump => Image::load_from(from, len, Path::new("the dump"), builder),
+        StoreFile::EtcdSnapshot => {
+            Image::import_from(from, len, Path::new("the snapshot"), builder)
+        }
+    };
+    let Image { engine, state } =
+        image.map_err(|error| ControlError::Damaged(error.to_string()))?;
+    Ok(Frozen {
+        engine,
+        node: Some(Arc::new(state)),
+    })
 }
 
 /// Returns the state of the node, or that of a new one.
