@@ -59,6 +59,6 @@ func TestAStartThatFailsShowsTheOutput(t *testing.T) {
 
 func TestAServerThatIsNeverReadyIsKilled(t *testing.T) {
 	t.Parallel()
-	path := script(t, t.TempDir(), "echo started; exec sleep 600")
+	path := script(t, t.TempDir(), "echo started; sleep 20")
 	refused(t, revstoretest.Options{Binary: path, StartTimeout: 300 * time.Millisecond}, "not ready within 300ms", "started")
 }

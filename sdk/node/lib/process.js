@@ -11,6 +11,9 @@ const OUTPUT_LINES = 2000;
 /** The time for which a server may finish after its standard input has ended. Then it is killed. */
 const STOP_MS = 5000;
 
+/** The time to wait for the rest of the output of a server that has ended. A child of it may hold the pipes. */
+const OUTPUT_MS = 1000;
+
 /** A server was not found, or did not start. */
 class StartError extends Error {
   constructor(message) {
@@ -68,8 +71,15 @@ class Process {
   async stop() {
     this.#child.stdin.end();
     const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_MS);
-    await this.#exited;
+    await this.#end();
     clearTimeout(timer);
+  }
+
+  /** Waits for the end. What a child of the server may write later must not keep this process alive. */
+  async #end() {
+    await this.#exited;
+    this.#child.stdout.destroy();
+    this.#child.stderr.destroy();
   }
 
   async #start(name, file, flags, startTimeout) {
@@ -81,7 +91,15 @@ class Process {
     child.stdin.on('error', () => {});
     let failure;
     child.on('error', (error) => (failure = error.message));
-    this.#exited = new Promise((resolve) => child.on('close', (code, signal) => resolve(signal ?? `status ${code}`)));
+    this.#exited = new Promise((resolve) => {
+      let timer;
+      const ended = (code, signal) => {
+        clearTimeout(timer);
+        resolve(signal ?? `status ${code}`);
+      };
+      child.on('close', ended);
+      child.on('exit', (code, signal) => (timer = setTimeout(ended, OUTPUT_MS, code, signal)));
+    });
     let timer;
     const timeout = new Promise((resolve) => (timer = setTimeout(resolve, startTimeout)));
     const outcome = await Promise.race([
@@ -96,7 +114,7 @@ class Process {
       return outcome.line;
     }
     child.kill('SIGKILL');
-    await this.#exited;
+    await this.#end();
     throw new StartError(`${file} ${outcome.reason}:\n${this.output}`);
   }
 

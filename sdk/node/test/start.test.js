@@ -74,7 +74,7 @@ test('a file that cannot be run is an error', async () => {
 });
 
 test('a server that is never ready is killed', async () => {
-  const binary = script('echo started; exec sleep 600');
+  const binary = script('echo started; sleep 20');
   await assert.rejects(Server.start({ binary, startTimeout: 300 }), /was not ready within 300 ms:\nstarted/);
 });
 

@@ -62,7 +62,7 @@ def test_a_start_that_fails_shows_the_output():
 
 
 def test_a_server_that_is_never_ready_is_killed(script):
-    path = script("echo started; exec sleep 600")
+    path = script("echo started; sleep 20")
     text = refused(binary=path, start_timeout=0.3)
     assert "was not ready within 0.3 s" in text
     assert "started" in text

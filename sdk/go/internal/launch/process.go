@@ -13,6 +13,9 @@ import (
 // stopTimeout is the time for which a server may finish after its standard input has ended. Then it is killed.
 const stopTimeout = 5 * time.Second
 
+// outputTimeout is the time to wait for the rest of the output of a server that has ended. A child of it may hold the pipes.
+const outputTimeout = time.Second
+
 // Process is a running server. It ends with this process, whose pipe is its standard input.
 type Process struct {
 	// Ready is the text after "NAME ready ".
@@ -35,6 +38,7 @@ func Start(program Program, options Options, flags ...string) (*Process, error) 
 	flags = append(append(flags, "--exit-with-stdin"), options.controlFlags()...)
 	command := exec.Command(path, append(flags, options.Flags...)...)
 	output := &tail{}
+	command.WaitDelay = outputTimeout
 	command.Stderr = output
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -73,8 +77,7 @@ func Start(program Program, options Options, flags ...string) (*Process, error) 
 		// The line may have come before the end.
 		return nil, fmt.Errorf("%s ended before it was ready:\n%s", path, output)
 	case <-timer.C:
-		_ = process.kill()
-		<-process.exited
+		process.end()
 		return nil, fmt.Errorf("%s was not ready within %v:\n%s", path, timeout, output)
 	}
 }
@@ -105,10 +108,18 @@ func (p *Process) Stop() {
 		select {
 		case <-p.exited:
 		case <-timer.C:
-			_ = p.kill()
-			<-p.exited
+			p.end()
 		}
 	})
+}
+
+// end kills the server.
+func (p *Process) end() {
+	_ = p.kill()
+	select {
+	case <-p.exited:
+	case <-time.After(outputTimeout):
+	}
 }
 
 // Exited is closed when the server has ended.

@@ -16,6 +16,9 @@ OUTPUT_LINES = 2_000
 # The time for which a server may finish after its standard input has ended. Then it is killed.
 STOP_SECONDS = 5
 
+# The time to wait for the rest of the output of a server that has ended. A child of it may hold the pipes.
+OUTPUT_SECONDS = 1
+
 
 class StartError(Exception):
     """A server was not found, or did not start."""
@@ -87,7 +90,7 @@ class Process:
             self._child.kill()
             self._child.wait()
         for reader in self._readers:
-            reader.join()
+            reader.join(OUTPUT_SECONDS)
 
     def _read(self, pipe, prefix):
         with pipe:
