@@ -188,6 +188,16 @@ impl Control {
         self.inner.target.alarm(name, raise)
     }
 
+    /// Begins the next Raft term, as if the leader had changed and were this server again. Returns the term, which responses
+    /// have from now on. Leases get their whole time to live again, as a new leader of etcd grants it. Calls and streams
+    /// go on.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the server has no Raft term.
+    pub fn new_term(&self) -> Result<u64, ControlError> {
+        self.inner.target.new_term()
+    }
+
     /// Adds a rule of faults. It applies to requests that arrive from now on.
     ///
     /// # Errors

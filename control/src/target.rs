@@ -75,6 +75,12 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`ControlError::Refused`] if the server has no alarms.
     fn alarm(&self, name: AlarmName, raise: bool) -> Result<Vec<AlarmName>, ControlError>;
+
+    /// Begins the next Raft term; returns it.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the server has none.
+    fn new_term(&self) -> Result<u64, ControlError>;
 }
 
 /// An alarm of etcd.

@@ -176,6 +176,28 @@ impl Services {
         NodeState::of(&self.inner.node)
     }
 
+    /// Begins the next Raft term, as if the leader had changed and were this node again, and returns the term: responses
+    /// have it, the Raft index grows by the entry of the new leader, and leases get their whole time to live again, as a
+    /// new leader of etcd grants it. Calls and streams go on.
+    pub fn begin_raft_term(&self) -> u64 {
+        let node = &self.inner.node;
+        let term = node.headers.next_raft_term();
+        node.raft_index.advance();
+        for lease in node.engine.leases() {
+            // A lease that has ended meanwhile stays so.
+            let _ = node.engine.keep_alive(lease);
+        }
+        if let Some(durability) = &node.durability {
+            durability.store_raft_term(node);
+        }
+        term
+    }
+
+    /// Returns the number of calls of [`begin_raft_term`](Self::begin_raft_term).
+    pub fn raft_terms_begun(&self) -> u64 {
+        self.inner.node.headers.raft_terms_begun()
+    }
+
     /// Returns the alarms, for health checks.
     pub fn alarms(&self) -> &Alarms {
         &self.inner.node.alarms

@@ -94,6 +94,9 @@ pub(super) enum Verb {
         #[arg(value_parser = ["nospace", "corrupt"], ignore_case = true)]
         name: String,
     },
+    /// Begin a new Raft term.
+    #[command(subcommand)]
+    Term(Term),
     /// Wait until the store has a revision or a key, or until watches are open.
     Wait(Wait),
 }
@@ -159,6 +162,12 @@ pub(super) enum Watch {
         /// The watch, by default all.
         id: Option<u64>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Term {
+    /// Begin the next Raft term, as if the leader had changed. Leases get their whole time to live again.
+    New,
 }
 
 #[derive(Debug, Args)]
@@ -262,6 +271,7 @@ impl Verb {
                 json!({"action": action, "name": name}),
                 Output::Fields(&["raised"]),
             ),
+            Self::Term(Term::New) => ("TermNew", json!({}), Output::Fields(&["term", "revision"])),
             Self::Wait(wait) => {
                 let mut body = json!({"timeout": wait.timeout.unwrap_or_default()});
                 if let Some(revision) = wait.revision {
@@ -432,6 +442,7 @@ mod tests {
                 "alarm raise nospace",
                 r#"Alarm {"action":"raise","name":"nospace"}"#,
             ),
+            ("term new", "TermNew {}"),
             (
                 "wait --revision 7",
                 r#"Wait {"min_revision":7,"timeout":""}"#,
@@ -461,6 +472,7 @@ mod tests {
             "expire",
             "alarm ring nospace",
             "alarm raise fire",
+            "term",
             "wait",
             "wait --revision 1 --key k",
             "wait --timeout 1s",

@@ -419,6 +419,14 @@ pub(super) fn alarm(
     Ok(at!(control.point(), AlarmResponse { raised: raised }))
 }
 
+pub(super) fn term_new(
+    control: &Control,
+    _: &proto::TermNewRequest,
+) -> Answer<proto::TermNewResponse> {
+    let term = control.new_term()?;
+    Ok(at!(control.point(), TermNewResponse { term: term }))
+}
+
 pub(super) async fn wait(
     control: &Control,
     request: proto::WaitRequest,

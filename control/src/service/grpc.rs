@@ -131,4 +131,5 @@ methods! {
     leases: LeasesRequest -> LeasesResponse;
     expire: ExpireRequest -> ExpireResponse;
     alarm: AlarmRequest -> AlarmResponse;
+    term_new: TermNewRequest -> TermNewResponse;
 }

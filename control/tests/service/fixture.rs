@@ -126,6 +126,10 @@ impl Target for Replaceable {
     fn alarm(&self, _: AlarmName, _: bool) -> Result<Vec<AlarmName>, ControlError> {
         Err(ControlError::Refused("an engine has no alarms".into()))
     }
+
+    fn new_term(&self) -> Result<u64, ControlError> {
+        Err(ControlError::Refused("an engine has no terms".into()))
+    }
 }
 
 /// A fork without ports.

@@ -6,6 +6,7 @@
 //! generated messages of the same names.
 
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BufMut;
 use revstore_engine::{
@@ -31,11 +32,14 @@ pub(super) const ENVELOPE_BYTES: usize = 128;
 const HINT_SLACK_BYTES: usize = 8;
 
 /// Creates the headers of all responses (DM-10).
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Headers {
     cluster_id: u64,
     member_id: u64,
-    raft_term: u64,
+    /// Relaxed: nothing else follows from the term that a client sees.
+    raft_term: AtomicU64,
+    /// The raft term at the start of the node.
+    first_raft_term: u64,
     pub(super) ids: EncodedIds,
 }
 
@@ -117,22 +121,37 @@ impl Headers {
         Self {
             cluster_id,
             member_id,
-            raft_term: FIRST_RAFT_TERM,
+            raft_term: AtomicU64::new(FIRST_RAFT_TERM),
+            first_raft_term: FIRST_RAFT_TERM,
             ids: EncodedIds::new(cluster_id, member_id),
         }
     }
 
-    /// Sets the raft term, which is that of the whole life of a node.
+    /// Sets the raft term at the start of a node.
     pub(crate) fn with_raft_term(self, raft_term: u64) -> Self {
-        Self { raft_term, ..self }
+        Self {
+            raft_term: AtomicU64::new(raft_term),
+            first_raft_term: raft_term,
+            ..self
+        }
     }
 
-    pub(crate) fn raft_term(self) -> u64 {
-        self.raft_term
+    pub(crate) fn raft_term(&self) -> u64 {
+        self.raft_term.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of terms that have begun since the start of the node.
+    pub(crate) fn raft_terms_begun(&self) -> u64 {
+        self.raft_term() - self.first_raft_term
+    }
+
+    /// Begins the next raft term, and returns it.
+    pub(crate) fn next_raft_term(&self) -> u64 {
+        self.raft_term.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Returns the header of a response that reports `revision`.
-    pub(crate) fn at(self, revision: Revision) -> ResponseHeader {
+    pub(crate) fn at(&self, revision: Revision) -> ResponseHeader {
         ResponseHeader {
             revision: revision.0,
             ..self.without_revision()
@@ -140,12 +159,12 @@ impl Headers {
     }
 
     /// Returns a header with the ids and the term only (DM-27, WA-40).
-    pub(crate) fn without_revision(self) -> ResponseHeader {
+    pub(crate) fn without_revision(&self) -> ResponseHeader {
         ResponseHeader {
             cluster_id: self.cluster_id,
             member_id: self.member_id,
             revision: 0,
-            raft_term: self.raft_term,
+            raft_term: self.raft_term(),
         }
     }
 }

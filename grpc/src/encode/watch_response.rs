@@ -62,7 +62,7 @@ pub(crate) struct EventsHeader {
 
 impl Headers {
     /// Returns the header of events up to and including `revision` (WA-32).
-    pub(crate) fn of_events(self, revision: Revision) -> EventsHeader {
+    pub(crate) fn of_events(&self, revision: Revision) -> EventsHeader {
         EventsHeader {
             ids: self.ids,
             revision,

@@ -162,6 +162,12 @@ impl Durability {
         self.replace_raft_index(node, node.raft_index.get());
     }
 
+    /// Stores a Raft term that has begun, and reserves indexes.
+    pub(crate) fn store_raft_term(&self, node: &Node) {
+        let _stored = self.stored.lock();
+        self.replace_raft_index(node, node.raft_index.get() + RAFT_INDEXES_RESERVED);
+    }
+
     fn replace_raft_index(&self, node: &Node, index: u64) {
         self.reserved_index.store(index, Ordering::Relaxed);
         let bucket = raft_bucket(index, node.headers.raft_term());

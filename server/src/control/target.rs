@@ -178,6 +178,11 @@ impl Target for StageTarget {
         });
         Ok(raised.collect())
     }
+
+    fn new_term(&self) -> Result<u64, ControlError> {
+        let node = self.stage.current();
+        Ok(node.grpc.services.begin_raft_term())
+    }
 }
 
 /// Writes a store as a dump, for servers that implement [`Target`]. The state of the node is a [`NodeState`], or that of a

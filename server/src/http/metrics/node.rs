@@ -63,8 +63,8 @@ pub(super) fn add(
     )?;
     page.counter(
         "etcd_server_leader_changes_seen_total",
-        "Leader changes: the election at the start.",
-        1,
+        "Leader changes: the election at the start, and those that control has caused.",
+        1 + info.services.raft_terms_begun(),
     )?;
     // etcd declares these as gauges, although their names end in `_total`.
     page.gauge(

@@ -145,6 +145,49 @@ fn the_store_is_controlled_from_the_command_line() {
     refused(url, "expire 5", 1);
 }
 
+/// What clients see when the leader of an etcd changes: another term, and leases with their whole time.
+#[tokio::test]
+async fn a_new_term_keeps_streams_and_extends_leases() {
+    let server = server();
+    let control = server.control().expect("control");
+    let engine = server.engine();
+    let lease = engine.grant(LeaseId::new(5), 60).expect("a lease").id;
+    engine
+        .put_with(&Put::new("session", "").attached_to(lease))
+        .expect("a put");
+    control.advance(Duration::from_secs(50)).expect("time");
+    let channel = channel(server.endpoint()).await;
+    let mut events = watch_key(channel.clone()).await;
+    let mut kv = KvClient::new(channel);
+    let put = || PutRequest {
+        key: "key".into(),
+        ..PutRequest::default()
+    };
+    let before = kv.put(put()).await.expect("a put").into_inner();
+    assert_eq!(before.header.expect("a header").raft_term, 2);
+    let event = events.message().await.expect("a response").expect("one");
+    assert_eq!(event.header.expect("a header").raft_term, 2);
+    let url = ctl_of(&server).to_owned();
+    let term = tokio::task::spawn_blocking(move || ctl(&url, "term new").remove(0));
+    let expected = json!({"revision": 3, "time": "50s", "term": 3});
+    assert_eq!(term.await.expect("the command line"), expected);
+    let after = kv.put(put()).await.expect("a put").into_inner();
+    assert_eq!(after.header.expect("a header").raft_term, 3);
+    let event = events.message().await.expect("a response").expect("one");
+    assert_eq!(event.header.expect("a header").raft_term, 3);
+    control.advance(Duration::from_secs(59)).expect("time");
+    assert!(engine.get("session").is_some(), "the lease began again");
+    control.advance(Duration::from_secs(1)).expect("time");
+    assert!(engine.get("session").is_none());
+    // A checkpoint has the term.
+    control.checkpoint("a").expect("a checkpoint");
+    assert_eq!(control.new_term(), Ok(4));
+    control
+        .restore("a", RestoreOptions::default())
+        .expect("a restore");
+    assert_eq!(control.new_term(), Ok(4));
+}
+
 #[tokio::test]
 async fn a_fork_is_an_independent_server() {
     let server = server();
