@@ -1,6 +1,7 @@
 package revstoretest_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -162,6 +163,25 @@ func TestTheJournalHasTheRequests(t *testing.T) {
 	}
 }
 
+func TestADumpReplacesTheStoreOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	first, second := revstoretest.Start(t), revstoretest.Start(t)
+	_, err := first.Client(t).Put(t.Context(), "key", "value")
+	check(t, err)
+	var dump bytes.Buffer
+	check(t, first.Control.Dump(t.Context(), &dump))
+	point, err := second.Control.Load(t.Context(), &dump)
+	check(t, err)
+	if values := get(t, second.Client(t), "key"); len(values) != 1 || point.Revision != 2 {
+		t.Fatal(values, point)
+	}
+	var refused *control.Error
+	_, err = second.Control.Import(t.Context(), strings.NewReader("no snapshot"))
+	if !errors.As(err, &refused) || refused.Code != control.InvalidArgument {
+		t.Fatal(err)
+	}
+}
+
 func TestRefusedRequestsAreErrorsWithCodeAndText(t *testing.T) {
 	t.Parallel()
 	server := revstoretest.Start(t)
@@ -215,7 +235,7 @@ func TestAFailedTestLeavesItsFiles(t *testing.T) {
 		t.Fatal(failed.log.String())
 	}
 	for name, text := range map[string]string{
-		"server.log": "ready to serve", "journal.jsonl": `"method":"etcdserverpb.KV/Put"`, "dump.txt": "",
+		"server.log": "ready to serve", "journal.jsonl": `"method":"etcdserverpb.KV/Put"`, "dump.txt": `{"put":{"key":"key","value":"value"`,
 	} {
 		paths, err := filepath.Glob(filepath.Join(artifacts, "*", name))
 		check(t, err)

@@ -128,6 +128,23 @@ test(
 );
 
 test(
+  'a dump replaces the store of another server',
+  withRevstore((server) =>
+    connected(server, async (client) => {
+      await client.put('key').value('value');
+      const other = await Server.start();
+      try {
+        assert.equal((await other.control.load(await server.control.dump())).revision, 2);
+        await connected(other, async (ofOther) => assert.equal(await ofOther.get('key').string(), 'value'));
+        await assert.rejects(other.control.importSnapshot(Buffer.from('no snapshot')), { code: ControlError.INVALID_ARGUMENT });
+      } finally {
+        await other.close();
+      }
+    }),
+  ),
+);
+
+test(
   'refused requests are errors with code and text',
   withRevstore(async ({ control }) => {
     await assert.rejects(control.restore('none'), { name: 'ControlError', code: ControlError.NOT_FOUND });

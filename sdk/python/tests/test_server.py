@@ -1,5 +1,6 @@
 """What a client sees of a server whose time and faults the test controls."""
 
+import io
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from datetime import timedelta
 import etcd3
 import grpc
 import pytest
-from pytest_revstore import ControlError
+from pytest_revstore import ControlError, Server
 
 
 @pytest.fixture
@@ -80,6 +81,18 @@ def test_the_journal_has_the_requests(revstore, client):
     client.put("key", "value")
     (record,) = revstore.control.journal("Put")
     assert (record.revision, record.keys[0].key, record.code) == (2, b"key", "OK")
+
+
+def test_a_dump_replaces_the_store_of_another_server(revstore, client):
+    client.put("key", "value")
+    dump = io.BytesIO()
+    revstore.control.dump(dump)
+    with Server() as other, etcd3.client(host=other.host, port=other.port) as of_other:
+        assert other.control.load(dump.getvalue()).revision == 2
+        assert of_other.get("key")[0] == b"value"
+        with pytest.raises(ControlError) as refused:
+            other.control.import_snapshot(io.BytesIO(b"no snapshot"))
+        assert refused.value.code == ControlError.INVALID_ARGUMENT
 
 
 def test_refused_requests_are_errors_with_code_and_text(revstore):

@@ -101,7 +101,7 @@ def test_a_failed_test_leaves_its_files(pytester, monkeypatch, tmp_path):
     (directory,) = tmp_path.glob("test_*")
     assert "ready to serve" in (directory / "server.log").read_text()
     assert "KV/Put" in (directory / "journal.jsonl").read_text()
-    assert (directory / "dump.txt").exists()
+    assert '{"put":{"key":"key","value":"v"' in (directory / "dump.txt").read_text()
 
 
 @pytest.mark.parametrize(

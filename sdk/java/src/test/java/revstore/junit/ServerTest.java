@@ -18,6 +18,7 @@ import io.etcd.jetcd.op.Op;
 import io.etcd.jetcd.options.PutOption;
 import io.etcd.jetcd.options.WatchOption;
 import io.etcd.jetcd.watch.WatchResponse;
+import java.io.ByteArrayOutputStream;
 import java.net.URI;
 import java.nio.file.Files;
 import java.time.Duration;
@@ -111,6 +112,20 @@ class ServerTest {
             assertEquals(1, records.size());
             assertEquals(2, records.get(0).revision());
             assertEquals("key", new String(records.get(0).keys().get(0).key(), UTF_8));
+        }
+    }
+
+    @Test
+    void aDumpReplacesTheStoreOfAnotherServer(Server server) throws Exception {
+        try (var client = server.client(); var other = Server.start(Options.DEFAULT); var ofOther = other.client()) {
+            done(client.getKVClient().put(bytes("key"), bytes("value")));
+            var dump = new ByteArrayOutputStream();
+            server.control().dump(dump);
+            assertEquals(2, other.control().load(dump.toByteArray()).revision());
+            assertEquals(List.of("value"), get(ofOther, "key"));
+            byte[] damaged = "no snapshot".getBytes(UTF_8);
+            var refused = assertThrows(ControlException.class, () -> other.control().importSnapshot(damaged));
+            assertEquals(3, refused.code());
         }
     }
 
