@@ -7,6 +7,7 @@ mod bootstrap;
 pub mod builtin;
 mod catalog;
 mod config;
+mod control;
 mod controllers;
 pub mod custom;
 pub mod decode;
@@ -34,6 +35,10 @@ pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use controllers::{Controllers, ControllersError};
 pub use load::LoadError;
+pub use revstore::ClockMode;
+pub use revstore::ControlConfig;
+/// The control of servers by tests.
+pub use revstore_control as control_api;
 pub use revstore_host::net::ListenUrl;
 pub use run::{StopSignal, run};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -7,12 +7,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use revstore_apiserver::Invocation;
+use revstore_control::ctl;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(arguments) = ctl::arguments_of(env::args_os()) {
+        let url = env::var(ctl::URL_VARIABLE).ok();
+        return ExitCode::from(ctl::run(arguments, url.as_deref()));
+    }
     let mut arguments = env::args_os();
     let program = arguments.next().map(PathBuf::from).unwrap_or_default();
     // The name in a directory of binaries for envtest.

@@ -86,11 +86,15 @@ pub fn run(config: Config, warnings: &[String]) -> Result<StopSignal, StartError
         for endpoint in server.etcd_endpoints() {
             let _ = writeln!(stderr, "etcd's API on {endpoint}");
         }
-        let ready = format!(
-            "revstore-apiserver ready {} {}\n",
+        let mut ready = format!(
+            "revstore-apiserver ready {} {}",
             server.endpoint(),
             server.kubeconfig_path().display()
         );
+        if let Some(control) = server.control_endpoint() {
+            ready = format!("{ready} {control}");
+        }
+        ready.push('\n');
         let _ = io::stdout().write_all(ready.as_bytes());
         let _ = io::stdout().flush();
         let signal = signals.await;

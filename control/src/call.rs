@@ -1,5 +1,8 @@
 //! What is known of one request when its faults are decided.
 
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
 use revstore_engine::KeyRange;
 
 /// A method that rules can select, of a server that control acts on.
@@ -56,6 +59,53 @@ pub struct Front<'a> {
     pub namespace: &'a str,
     /// The name of the object, empty for none.
     pub name: &'a str,
+}
+
+/// The header by which a client names itself.
+const CLIENT: &str = "revstore-client";
+
+/// The maximum length of the name of a client. The rest is cut off.
+const CLIENT_BYTES_MAX: usize = 256;
+
+/// Returns the name of a client, from its header or else from the name of its library.
+pub fn client_name(headers: &HeaderMap) -> Option<Arc<str>> {
+    let name = headers
+        .get(CLIENT)
+        .or_else(|| headers.get(header::USER_AGENT))?;
+    let name = String::from_utf8_lossy(name.as_bytes());
+    let chars = name.char_indices().map(|(at, char)| at + char.len_utf8());
+    let end = chars.take_while(|end| *end <= CLIENT_BYTES_MAX).last();
+    Some(name[..end.unwrap_or(0)].into())
+}
+
+/// What a request to a Kubernetes API is about, for lists and records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrontObject {
+    /// The verb.
+    pub verb: &'static str,
+    /// The resource with its group and subresource, such as `deployments.apps/status`; for other requests, the path.
+    pub resource: String,
+    /// The namespace, empty for none.
+    pub namespace: String,
+    /// The name of the object, empty for none.
+    pub name: String,
+}
+
+impl FrontObject {
+    /// Returns what rules see of it.
+    pub fn for_rules(&self) -> Front<'_> {
+        Front {
+            verb: self.verb,
+            resource: &self.resource,
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
+
+    /// Estimates its memory.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.resource.len() + self.namespace.len() + self.name.len()
+    }
 }
 
 /// Returns whether a name of a selector or a filter, such as `Put` or `KV/Put`, names the method with this full name.

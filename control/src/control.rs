@@ -8,7 +8,7 @@ use revstore_engine::{Engine, LeaseId, LeaseStatus, PendingWork, Revision};
 
 use crate::clock::{ClockMode, ControlClock};
 use crate::error::ControlError;
-use crate::fault::{Rule, RuleId, RuleStatus, Rules};
+use crate::fault::{Action, Rule, RuleId, RuleStatus, Rules};
 use crate::journal::{Filter, Follower, Journal, Page};
 use crate::open::{ConnectionStatus, Open, WatchCommand, WatchStatus};
 use crate::store::{DumpForm, ForkInfo, OpenDump, RestoreOptions, StoreFile, Stores, Upload};
@@ -102,10 +102,16 @@ impl Control {
         self.inner.target.engine()
     }
 
+    /// Returns the engine, if the store is under control.
+    fn store(&self) -> Result<Engine, ControlError> {
+        self.inner.target.check_store()?;
+        Ok(self.engine())
+    }
+
     /// Returns the current revision and time.
     pub fn point(&self) -> Point {
         Point {
-            revision: self.engine().current_revision(),
+            revision: self.inner.target.revision(),
             time: self.clock().time(),
         }
     }
@@ -145,7 +151,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::Compact`] if the revision is compacted already or above the current one.
     pub fn compact(&self, revision: Option<Revision>) -> Result<Revision, ControlError> {
-        let engine = self.engine();
+        let engine = self.store()?;
         let revision = revision.unwrap_or_else(|| engine.current_revision());
         engine.compact(revision)?.run();
         Ok(revision)
@@ -172,7 +178,7 @@ impl Control {
     /// # Errors
     /// [`ControlError::NoSuchLease`].
     pub fn expire(&self, lease: LeaseId) -> Result<Point, ControlError> {
-        let revoked = self.engine().revoke(lease);
+        let revoked = self.store()?.revoke(lease);
         let revision = revoked.map_err(|error| ControlError::of_lease(lease, error))?;
         Ok(Point {
             revision,
@@ -203,6 +209,10 @@ impl Control {
     /// # Errors
     /// [`ControlError::Rule`] if the rule has no sense, or if there are too many.
     pub fn add_fault(&self, rule: Rule) -> Result<RuleId, ControlError> {
+        let mut rule = rule;
+        if let Action::Stale { revision } = &mut rule.action {
+            revision.get_or_insert(self.inner.target.revision().0);
+        }
         Ok(self.inner.hooks.rules.add(rule)?)
     }
 
@@ -221,7 +231,7 @@ impl Control {
 
     /// Lists the open watches of clients.
     pub fn watches(&self) -> Vec<WatchStatus> {
-        let current = self.engine().current_revision();
+        let current = self.inner.target.revision();
         self.inner.hooks.open.watches(current.0)
     }
 
@@ -396,6 +406,9 @@ impl Control {
         timeout: Option<Duration>,
     ) -> Result<Point, ControlError> {
         let (target, open) = (&*self.inner.target, &self.inner.hooks.open);
+        if !matches!(condition, Condition::Watches(_)) {
+            target.check_store()?;
+        }
         self.inner
             .waits
             .wait(target, open, condition, timeout)

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use revstore_engine::{Engine, EngineBuilder};
+use revstore_engine::{Engine, EngineBuilder, Revision};
 use tokio::sync::watch;
 
 use crate::clock::ControlClock;
@@ -21,6 +21,20 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// Returns the engine that the server serves at this moment. Another one replaces it when a store is
     /// restored, reset or loaded.
     fn engine(&self) -> Engine;
+
+    /// Returns the current revision of the store.
+    fn revision(&self) -> Revision {
+        self.engine().current_revision()
+    }
+
+    /// Checks whether the store is one of this process. If it is not, [`engine`](Self::engine) returns an empty one that
+    /// nobody uses.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the store is another program.
+    fn check_store(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
 
     /// Returns a channel with the number of engines that were replaced. [`engine`](Self::engine) returns the new one
     /// before the number changes.

@@ -210,7 +210,7 @@ fn impossible_rules_are_refused_and_change_nothing() {
             seed: 1,
         })
     };
-    let failure = |code, text: String| Action::Error(Failure { code, text });
+    let failure = |code, text: String| Action::Error(Failure::new(code, text));
     let empty = KeySelector::Range("b".into(), "a".into());
     let refused = [
         rule("Nope", preset()),
@@ -231,7 +231,7 @@ fn impossible_rules_are_refused_and_change_nothing() {
         rule("Put", Action::Cut),
         rule("Put", Action::CancelCompacted),
         rule("Put", Action::LoseKeepAlive),
-        rule("Put", Action::Stale),
+        rule("Put", Action::Stale { revision: None }),
         refuse,
         rule("Put", failure(Code::Ok, String::new())),
         rule("Put", failure(Code::Aborted, "x".repeat(5_000))),
@@ -274,10 +274,7 @@ fn rules_are_printed_as_flags() {
             probability: 0.5,
             seed: 7,
         },
-        action: Action::ErrorAfter(Failure {
-            code: Code::Unavailable,
-            text: "etcdserver: no leader".into(),
-        }),
+        action: Action::ErrorAfter(Failure::new(Code::Unavailable, "etcdserver: no leader")),
     };
     assert_eq!(
         rule.to_string(),

@@ -3,9 +3,7 @@
 use std::{
     env,
     error::Error,
-    ffi::OsString,
     io::{self, Write},
-    path::Path,
     process::ExitCode,
 };
 
@@ -16,7 +14,7 @@ use revstore::{Invocation, control::ctl};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(arguments) = ctl_arguments(env::args_os()) {
+    if let Some(arguments) = ctl::arguments_of(env::args_os()) {
         let url = env::var(ctl::URL_VARIABLE).ok();
         return ExitCode::from(ctl::run(arguments, url.as_deref()));
     }
@@ -41,17 +39,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Returns the arguments of `revstore ctl`. A binary that stands in for etcd has no subcommands that etcd does not have.
-fn ctl_arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
-    let mut arguments = arguments.into_iter();
-    let program = arguments.next()?;
-    let program = Path::new(&program).file_stem();
-    if program.is_some_and(|program| program == "etcd" || program == "kube-apiserver") {
-        return None;
-    }
-    (arguments.next()? == "ctl").then(|| arguments.collect())
 }
 
 /// Writes to standard output. A closed pipe, as after `--help | head`, is not an error.

@@ -25,8 +25,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::Config,
-    control,
+    config::{Config, ControlConfig},
     node::{self, ServingNode, Sockets},
     persist::Store,
     start_error::StartError,
@@ -76,7 +75,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install(config.exit_with_stdin).map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config)?;
     let ready_line = config.exit_with_stdin.then(|| ready_line(&sockets));
-    let clock = config.control.as_ref().map(control::clock);
+    let clock = config.control.as_ref().map(ControlConfig::new_clock);
     let engine = match &clock {
         Some(clock) => Engine::builder().clock(clock.clone()),
         None => Engine::builder(),

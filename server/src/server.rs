@@ -20,7 +20,6 @@ use tokio::{runtime, sync::oneshot};
 
 use crate::{
     config::{Config, ControlConfig},
-    control,
     in_process::{InProcess, TokioClock},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
@@ -467,7 +466,7 @@ impl ServerBuilder {
         }
         let (clock, node_state) = match fork {
             Some((clock, node_state)) => (Some(clock), Some(node_state)),
-            None => (config.control.as_ref().map(control::clock), None),
+            None => (config.control.as_ref().map(ControlConfig::new_clock), None),
         };
         let engine = match &clock {
             Some(clock) => engine.clock(clock.clone()),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
+use std::time::SystemTime;
 
 use pollster::block_on;
 use revstore_engine::{Engine, KeyRange, Range, SystemClock};
@@ -35,7 +36,13 @@ impl Front {
             ports: ports.parse().unwrap(),
         };
         let clock = Arc::new(SystemClock::new());
-        let (storage, feeder) = Storage::over(engine.clone(), clock, "/registry", ranges);
+        let (storage, feeder) = Storage::over(
+            engine.clone(),
+            clock,
+            SystemTime::UNIX_EPOCH,
+            "/registry",
+            ranges,
+        );
         let catalog = Catalog::default();
         crate::catalog::add_builtin(&catalog, &storage).unwrap();
         let feeder = feeder.spawn();

@@ -1,5 +1,7 @@
 //! From the credentials of a request to a user.
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use revstore_host::net::ClientIdentity;
@@ -14,7 +16,7 @@ const INVALID: &str = "invalid bearer token";
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) tokens: TokenFile,
-    pub(crate) service_accounts: ServiceAccounts,
+    pub(crate) service_accounts: Arc<ServiceAccounts>,
 }
 
 /// What a request brings to say whose it is.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use revstore_host::config::{FlagSet, ForeignFlags, GoDuration, Repeated};
+use revstore_host::config::{FlagSet, ForeignFlags, GoDuration, OneUrl, Repeated};
 use revstore_host::net::EndpointUrl;
 
 use super::Config;
@@ -152,6 +152,23 @@ revstore_host::flags! {
              causes a warning.";
         WATCH_CACHE_SIZES: String = "watch-cache-sizes", "",
             "A list of settings 'resource[.group]#size', for single resources.";
+    }
+
+    "Control by tests" {
+        CONTROL_LISTEN_URL: OneUrl = "control-listen-url", "",
+            "The URL to listen on for 'revstore-apiserver ctl' and other clients of control, such as \
+             http://127.0.0.1:0. By default the server has no control.";
+        CONTROL_ALLOW_REMOTE: bool = "control-allow-remote", "false",
+            "Let --control-listen-url be an address beyond the loopback interface. Requires --control-token-file.";
+        CONTROL_TOKEN_FILE: Option<PathBuf> = "control-token-file", "",
+            "A file with a token that requests of control must have. It may change while the server runs.";
+        CONTROL_MEMORY_LIMIT: u64 = "control-memory-limit", "1073741824",
+            "The bytes that checkpoints may hold. Each counts with its whole history.";
+        CONTROL_CLOCK: String = "control-clock", "system",
+            "The mode of the clock at the start: 'system', 'manual' or 'auto'.",
+            suggestions: &["system", "manual", "auto"];
+        AUTO_ADVANCE_IDLE: GoDuration = "auto-advance-idle", "5ms",
+            "The time without any activity after which a clock in the mode 'auto' jumps to the next due time.";
     }
 
     "Webhooks" {

@@ -1,5 +1,6 @@
 //! The configuration of the server.
 
+mod control;
 mod flags;
 mod kube_apiserver;
 mod service_accounts;
@@ -11,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use revstore::ControlConfig;
 use revstore_engine::LEASE_TTL_MAX_SECONDS;
 use revstore_host::config::{self, ConfigError, Values};
 use revstore_host::net::ListenUrl;
@@ -123,6 +125,8 @@ pub struct Config {
     pub webhook_routes: Vec<WebhookRoute>,
     /// Whether [`run`](crate::run) stops when standard input ends.
     pub exit_with_stdin: bool,
+    /// The options of control by tests; `None` for none.
+    pub control: Option<ControlConfig>,
 }
 
 /// A probability in millionths.
@@ -231,6 +235,7 @@ impl Config {
             Ok(chance) => chance,
             Err(error) => return fail(format!("--goaway-chance={chance}: {error}")),
         };
+        let control = control::control(values)?;
         let etcd = storage::etcd(values)?;
         let etcd_listen_urls = storage::etcd_listen_urls(values, etcd.is_some())?;
         Ok(Self {
@@ -272,6 +277,7 @@ impl Config {
             goaway_chance,
             webhook_routes: webhook_routes(values)?,
             exit_with_stdin: values.get(&flags::EXIT_WITH_STDIN),
+            control,
         })
     }
 

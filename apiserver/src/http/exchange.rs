@@ -9,6 +9,7 @@ use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 
 use crate::auth::User;
+use crate::control::RequestControl;
 use crate::http::{Accepted, Offer, RequestInfo};
 use crate::metrics::Labels;
 use crate::quota::Grant;
@@ -31,6 +32,8 @@ pub(crate) struct Exchange {
     pub(crate) annotations: Mutex<BTreeMap<String, String>>,
     /// What the request was granted of quotas, until it ends. Held to add to it.
     pub(crate) grants: Mutex<Vec<Grant>>,
+    /// What control adds, on a server that has it.
+    pub(crate) control: Option<RequestControl>,
 }
 
 impl Exchange {

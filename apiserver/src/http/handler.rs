@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderValue, Method, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use revstore_host::config::GoDuration;
@@ -19,6 +19,7 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 use crate::admission::Chain;
 use crate::auth::{Authenticated, Authenticator, Authorizer, Credentials, Impersonation, User};
 use crate::catalog::{Catalog, Origin};
+use crate::control::RequestControl;
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self};
 use crate::http::reader::{self, Until};
@@ -90,6 +91,17 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Answer {
+        self.answer_under(request, client, trusted, None).await
+    }
+
+    /// Answers one request, of a server with control under it.
+    pub(crate) async fn answer_under(
+        &self,
+        request: Request<RequestBody>,
+        client: &ClientIdentity,
+        trusted: bool,
+        control: Option<RequestControl>,
+    ) -> Answer {
         let _in_flight = self.limits.begin();
         let started = Instant::now();
         let (mut parts, body) = request.into_parts();
@@ -110,6 +122,7 @@ impl Front {
             warnings: Mutex::default(),
             annotations: Mutex::default(),
             grants: Mutex::default(),
+            control,
         };
         let mut seats = None;
         let mut is_initial_watch = false;
@@ -170,10 +183,27 @@ impl Front {
         client: &ClientIdentity,
         trusted: bool,
     ) -> Result<(), RequestError> {
-        if websocket::move_token(&mut exchange.headers).is_err() {
+        exchange.user = self
+            .authenticate(&mut exchange.headers, client, trusted)
+            .await?;
+        self.authorizer
+            .check(&exchange.user, exchange.info.attributes())
+    }
+
+    /// Finds the user of a request, who may make it in the name of another one.
+    ///
+    /// # Errors
+    /// 401, or what impersonation fails with.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &mut HeaderMap,
+        client: &ClientIdentity,
+        trusted: bool,
+    ) -> Result<User, RequestError> {
+        if websocket::move_token(headers).is_err() {
             return Err(Status::unauthorized().into());
         }
-        let user = match Authenticator::credentials(&exchange.headers, client, trusted) {
+        let user = match Authenticator::credentials(headers, client, trusted) {
             Credentials::User(user) => user,
             Credentials::Token(token) => {
                 let own = &self.authenticator.service_accounts.audiences;
@@ -183,16 +213,14 @@ impl Front {
                 }
             }
         };
-        exchange.user = match Impersonation::of_headers(&exchange.headers) {
-            Ok(None) => user,
+        match Impersonation::of_headers(headers) {
+            Ok(None) => Ok(user),
             Ok(Some(other)) => {
                 self.check_impersonation(&user, &other)?;
-                other.into_user()
+                Ok(other.into_user())
             }
-            Err(message) => return Err(Status::bad_request(message).into()),
-        };
-        self.authorizer
-            .check(&exchange.user, exchange.info.attributes())
+            Err(message) => Err(Status::bad_request(message).into()),
+        }
     }
 
     /// Returns the user of a bearer token that is for one of the audiences.

@@ -1,5 +1,6 @@
 //! A server, which runs inside another program or is the process.
 
+mod blueprint;
 mod certificate;
 mod kubeconfig;
 mod options;
@@ -12,32 +13,27 @@ use std::future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
+use revstore::ControlConfig;
+use revstore_control::Control;
+use revstore_control::clock::ControlClock;
 use revstore_engine::{Clock, Engine, SystemClock};
 use revstore_host::net::{BindError, ListenUrl, TlsError, UrlError};
-use revstore_watch_cache::cache::{Feeder, FeederThread};
+use revstore_watch_cache::cache::FeederThread;
 use revstore_watch_cache::{RequestError, WatchCache};
 use thiserror::Error;
 
-use crate::admission::Chain;
-use crate::auth::MASTERS;
-use crate::auth::{
-    Authenticator, Authorizer, KeyFileError, ServiceAccounts, TokenFile, TokenFileError, User,
-};
-use crate::catalog::Catalog;
+use crate::auth::{KeyFileError, MASTERS, ServiceAccounts, TokenFile, TokenFileError, User};
 use crate::config::Config;
-use crate::http::{Front, Limits, Random};
+use crate::control::{self, ControlPort, Interceptor, Stage};
+use crate::http::{Front, Random};
 use crate::load::{LoadError, Manifests};
-use crate::metrics::Requests;
-use crate::openapi::Documents;
-use crate::quota::Grants;
-use crate::storage::{EtcdError, Storage};
-use crate::stream::Workers;
-use crate::webhook::{Clients, Resolver};
-use ports::{Background, Ports, Running};
-use preparation::Preparation;
+use crate::storage::EtcdError;
+use ports::{Ports, Running, Served};
 use runtime::ServerRuntime;
+
+pub(crate) use blueprint::{Blueprint, Built, RunningBackground};
 
 /// The error of a server that cannot start.
 #[derive(Debug, Error)]
@@ -58,6 +54,12 @@ pub enum StartError {
     /// The etcd cluster cannot be used.
     #[error(transparent)]
     EtcdCluster(#[from] EtcdError),
+    /// A server with control has a store and a clock of its own.
+    #[error("a server with control has a store and a clock of its own, so it cannot use others")]
+    TwoClocks,
+    /// The options of control do not protect its port, or the token file cannot be used.
+    #[error(transparent)]
+    Control(revstore::StartError),
     /// The builder has two stores, or a store of another process is to be served.
     #[error("a server over an etcd cluster has no store of its own to use or to serve")]
     TwoStores,
@@ -113,13 +115,26 @@ pub struct ApiServer {
     kubeconfig_path: PathBuf,
     /// The directory of generated files, which is removed with the server.
     _directory: tempfile::TempDir,
-    storage: Arc<Storage>,
-    front: Arc<Front>,
-    /// The store over etcd's API.
-    etcd: Option<revstore::Server>,
+    /// The URLs of the store over etcd's API.
+    etcd_endpoints: Vec<String>,
+    control_endpoint: Option<String>,
+    clock: Arc<dyn Clock>,
+    serving: Serving,
     running: Option<Running>,
-    /// The feeder of a cache over a store in this process. Stops when it is dropped.
-    _feeder: Option<FeederThread>,
+}
+
+/// What a server serves.
+#[derive(Debug)]
+enum Serving {
+    /// Without control.
+    Fixed {
+        front: Arc<Front>,
+        /// The store over etcd's API.
+        _etcd: Option<Box<revstore::Server>>,
+        /// The feeder of a cache over a store in this process. Stops when it is dropped.
+        _feeder: Option<FeederThread>,
+    },
+    Controlled(Stage, Control),
 }
 
 /// A builder of an [`ApiServer`], created by [`ApiServer::builder`].
@@ -148,6 +163,7 @@ pub struct ApiServer {
 /// | [`max_mutating_requests_inflight`](Self::max_mutating_requests_inflight) | 200 |
 /// | [`goaway_chance`](Self::goaway_chance) | none |
 /// | [`webhook_route`](Self::webhook_route) | services are found by their endpoints and cluster IPs |
+/// | [`control`](Self::control) | the server has no control |
 /// | [`config`](Self::config) | those of the options above |
 #[must_use = "`start` starts the server"]
 pub struct ApiServerBuilder {
@@ -156,6 +172,15 @@ pub struct ApiServerBuilder {
     engine: Option<Engine>,
     clock: Option<Arc<dyn Clock>>,
     random: Random,
+    fork: Option<ForkOf>,
+}
+
+/// What a fork has of its parent, besides the configuration.
+struct ForkOf {
+    clock: ControlClock,
+    epoch: SystemTime,
+    tokens: TokenFile,
+    service_accounts: Arc<ServiceAccounts>,
 }
 
 impl fmt::Debug for ApiServerBuilder {
@@ -215,6 +240,23 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Puts the server under the control of tests, which [`ApiServer::control`] returns: its clock, faults of requests and
+    /// watches, its store. It then has a store and a clock of its own. A port for other programs is an option of
+    /// [`ControlConfig`](revstore::ControlConfig).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use revstore_apiserver::{ApiServer, ClockMode};
+    /// let server = ApiServer::builder().control(ClockMode::Manual).start()?;
+    /// let control = server.control().expect("it was asked for");
+    /// control.advance(Duration::from_secs(3_600))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn control(mut self, options: impl Into<ControlConfig>) -> Self {
+        self.config.control = Some(options.into());
+        self
+    }
+
     /// Starts the server. When this returns, clients can connect.
     ///
     /// # Errors
@@ -229,24 +271,38 @@ impl ApiServerBuilder {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<ApiServer, StartError> {
         let Self {
-            config,
+            mut config,
             users,
             engine,
             clock,
             random,
+            fork,
         } = self;
-        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let (control_clock, clock) = clocks(&config, fork.as_ref(), engine.as_ref(), clock)?;
+        let epoch = match &fork {
+            Some(fork) => fork.epoch,
+            None => SystemTime::now() - clock.now(),
+        };
         let directory = tempfile::Builder::new()
             .prefix("revstore-apiserver-")
             .tempdir()
             .map_err(StartError::Runtime)?;
         let manifests = config.load.as_deref().map(Manifests::read).transpose()?;
-        let (tokens, admin_token) = tokens(&config, users)?;
+        let manifests = manifests.map(Arc::new);
+        let known = fork.as_ref().map(|fork| fork.tokens.clone());
+        let (tokens, admin_token) = tokens(&config, known, users)?;
 
         let ports = Ports::bind(&config, directory.path())?;
+        let control_port = config.control.as_ref().map(ControlPort::bind).transpose()?;
+        let control_port = control_port.flatten();
+        let control_endpoint = control_port.as_ref().map(ControlPort::endpoint);
         let endpoints = ports.endpoints();
-        let service_accounts =
-            ServiceAccounts::open(&config.service_accounts, &ports.secure_endpoint())?;
+        let service_accounts = if let Some(fork) = &fork {
+            fork.service_accounts.clone()
+        } else {
+            let url = ports.secure_endpoint();
+            Arc::new(ServiceAccounts::open(&config.service_accounts, &url)?)
+        };
         let kubeconfig =
             kubeconfig::text(&ports.secure_endpoint(), ports.authority(), &admin_token);
         let kubeconfig_path = match &config.kubeconfig_out {
@@ -256,113 +312,129 @@ impl ApiServerBuilder {
         kubeconfig::write(&kubeconfig_path, &kubeconfig)?;
 
         let runtime = ServerRuntime::start().map_err(StartError::Runtime)?;
-        let (storage, feeder) = open_storage(&config, engine, clock)?;
-        let storage = Arc::new(storage.event_ttl(config.event_ttl));
-        let etcd = serve_etcd(&config, &storage)?;
-        let catalog = Catalog::default();
-        crate::catalog::add_builtin(&catalog, &storage)?;
-        // Begun now, the feeder loads all resources at once.
-        let feeder = preparation::run_feeder(feeder, &storage, &runtime);
-        let authorizer = Authorizer {
-            mode: config.authorization_mode,
-            rbac: Arc::default(),
-        };
-        let resolver = Resolver::new(config.webhook_routes.clone(), &catalog);
-        let front = Arc::new(Front {
-            authenticator: Authenticator {
-                tokens,
-                service_accounts,
-            },
-            authorizer,
-            admission: Chain::new(&config.admission_plugins, config.toleration_seconds),
-            grants: Grants::default(),
-            catalog,
-            documents: Documents::default(),
-            storage: storage.clone(),
-            requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
-            request_timeout: config.request_timeout,
-            min_request_timeout: config.min_request_timeout,
-            limits: Limits::new(
-                config.max_requests_inflight,
-                config.max_mutating_requests_inflight,
-                config.request_timeout,
-            ),
-            goaway_chance: config.goaway_chance.probability(),
+        let is_open = config.http.is_some();
+        let etcd_urls = std::mem::take(&mut config.etcd_listen_urls);
+        if config.etcd.is_some() && !etcd_urls.is_empty() {
+            return Err(StartError::TwoStores);
+        }
+        let options = config.control.clone();
+        let blueprint = Blueprint {
+            config,
+            tokens,
+            service_accounts,
+            clock: clock.clone(),
+            epoch,
             random,
-            workers: Workers::new(),
-            webhooks: Arc::new(Clients::new(resolver)),
-            is_stopping: AtomicBool::new(false),
-        });
-        let work = Preparation {
             port: ports.secure_port(),
-            manifests,
+            authority: ports.authority().map(str::to_owned),
+            runtime: runtime.handle().clone(),
         };
-        let followers = work.run(&runtime, &front, stop)?;
-        let compactor = config
-            .etcd_compaction_interval
-            .map(|interval| storage.compactor(interval));
-        let background = Background {
-            followers,
-            compactor,
-            controllers: config.controllers,
+        let built = blueprint.build(engine, manifests.clone(), stop)?;
+        let engine = built.front.storage.engine.clone();
+        let etcd = match engine.filter(|_| !etcd_urls.is_empty()) {
+            Some(engine) => Some(control::serve_etcd(&etcd_urls, engine)?),
+            None => None,
         };
-        let running = ports.serve(runtime, front.clone(), background)?;
+        let etcd_endpoints = etcd.iter().flat_map(revstore::Server::endpoints);
+        let etcd_endpoints = etcd_endpoints.cloned().collect();
+        let control = control_clock.zip(options);
+        let (served, serving) = serve(blueprint, built, manifests, etcd, control, control_port)?;
+        let running = ports.serve(runtime, served)?;
         Ok(ApiServer {
-            is_open: config.http.is_some(),
+            is_open,
             endpoints,
+            etcd_endpoints,
+            control_endpoint,
             kubeconfig,
             kubeconfig_path,
             _directory: directory,
-            storage,
-            front,
-            etcd,
+            clock,
+            serving,
             running: Some(running),
-            _feeder: feeder,
         })
     }
+
+    /// Returns a builder of a fork.
+    pub(crate) fn of_fork(blueprint: &Blueprint, engine: Engine, clock: ControlClock) -> Self {
+        Self {
+            config: blueprint.config.clone(),
+            engine: Some(engine),
+            fork: Some(ForkOf {
+                clock,
+                epoch: blueprint.epoch,
+                tokens: blueprint.tokens.clone(),
+                service_accounts: blueprint.service_accounts.clone(),
+            }),
+            random: blueprint.random.clone(),
+            ..ApiServer::builder()
+        }
+    }
+}
+
+/// Returns the clock of control, if it is on, and that of the server.
+fn clocks(
+    config: &Config,
+    fork: Option<&ForkOf>,
+    engine: Option<&Engine>,
+    clock: Option<Arc<dyn Clock>>,
+) -> Result<(Option<ControlClock>, Arc<dyn Clock>), StartError> {
+    let control = match (&config.control, fork) {
+        (None, _) => None,
+        (Some(_), Some(fork)) => Some(fork.clock.clone()),
+        // The time of the store and that of the server must be the same.
+        (Some(_), None) if clock.is_some() || engine.is_some() => {
+            return Err(StartError::TwoClocks);
+        }
+        (Some(options), None) => Some(options.new_clock()),
+    };
+    let clock: Arc<dyn Clock> = match &control {
+        Some(clock) => Arc::new(clock.clone()),
+        None => clock.unwrap_or_else(|| Arc::new(SystemClock::new())),
+    };
+    Ok((control, clock))
+}
+
+/// Returns what the ports serve, and what the server keeps of it.
+fn serve(
+    blueprint: Blueprint,
+    built: Built,
+    manifests: Option<Arc<Manifests>>,
+    etcd: Option<revstore::Server>,
+    control: Option<(ControlClock, ControlConfig)>,
+    port: Option<ControlPort>,
+) -> Result<(Served, Serving), StartError> {
+    let Some((clock, options)) = control else {
+        let background = blueprint.run(&built.front, built.background);
+        let serving = Serving::Fixed {
+            front: built.front.clone(),
+            _etcd: etcd.map(Box::new),
+            _feeder: built.feeder,
+        };
+        return Ok((Served::Fixed(built.front, background), serving));
+    };
+    let interceptor = Interceptor::new(&clock);
+    let stage = Stage::new(blueprint, interceptor, manifests, built, etcd)?;
+    let control = control::control(&stage, clock, options.memory_limit);
+    let served = Served::Controlled(stage.clone(), control.clone(), port);
+    Ok((served, Serving::Controlled(stage, control)))
 }
 
 /// Returns all tokens, with that of the administrator, which is new.
 fn tokens(
     config: &Config,
+    known: Option<TokenFile>,
     users: Vec<(String, User)>,
 ) -> Result<(TokenFile, String), TokenFileError> {
-    let mut tokens = match &config.token_auth_file {
-        Some(path) => TokenFile::open(path)?,
-        None => TokenFile::default(),
+    let mut tokens = match (known, &config.token_auth_file) {
+        (Some(known), _) => known,
+        (None, Some(path)) => TokenFile::open(path)?,
+        (None, None) => TokenFile::default(),
     };
     for (token, user) in users {
         tokens = tokens.with(token, user);
     }
     let token = kubeconfig::new_token();
     Ok((tokens.with(&*token, User::new("admin", [MASTERS])), token))
-}
-
-/// Opens the store of a configuration, and returns it with the feeder of its cache.
-fn open_storage(
-    config: &Config,
-    engine: Option<Engine>,
-    clock: Arc<dyn Clock>,
-) -> Result<(Storage, Feeder), StartError> {
-    let (prefix, ranges) = (config.etcd_prefix.as_str(), config.service_ranges.clone());
-    match &config.etcd {
-        None => Ok(Storage::embedded(engine, clock, prefix, ranges)),
-        Some(_) if engine.is_some() || !config.etcd_listen_urls.is_empty() => {
-            Err(StartError::TwoStores)
-        }
-        Some(servers) => Ok(Storage::over_etcd(servers, clock, prefix, ranges)?),
-    }
-}
-
-/// Serves the store over etcd's API, if the configuration asks for it.
-fn serve_etcd(config: &Config, storage: &Storage) -> Result<Option<revstore::Server>, StartError> {
-    match &storage.engine {
-        Some(engine) if !config.etcd_listen_urls.is_empty() => {
-            let server = revstore::Server::builder().listen(config.etcd_listen_urls.clone());
-            Ok(Some(server.store(engine.clone()).start()?))
-        }
-        _ => Ok(None),
-    }
 }
 
 impl ApiServer {
@@ -374,6 +446,7 @@ impl ApiServer {
             engine: None,
             clock: None,
             random: Random(Arc::new(fastrand::f64)),
+            fork: None,
         }
     }
 
@@ -398,23 +471,46 @@ impl ApiServer {
     }
 
     /// Returns the store of the server, unless it is an etcd cluster.
-    pub fn engine(&self) -> Option<&Engine> {
-        self.storage.engine.as_ref()
+    ///
+    /// The handle stays with this store: a server with control may replace its store by another one.
+    pub fn engine(&self) -> Option<Engine> {
+        self.front().storage.engine.clone()
+    }
+
+    /// Returns the control of the server, if it was built with [`ApiServerBuilder::control`].
+    pub fn control(&self) -> Option<&Control> {
+        match &self.serving {
+            Serving::Fixed { .. } => None,
+            Serving::Controlled(_, control) => Some(control),
+        }
+    }
+
+    /// Returns the URL of the port of control, with the port that the system chose, if there is one.
+    pub fn control_endpoint(&self) -> Option<&str> {
+        self.control_endpoint.as_deref()
+    }
+
+    /// Returns the current front.
+    fn front(&self) -> Arc<Front> {
+        match &self.serving {
+            Serving::Fixed { front, .. } => front.clone(),
+            Serving::Controlled(stage, _) => stage.current().front.clone(),
+        }
     }
 
     /// Returns the URLs on which the store is served over etcd's API, with the ports that the system chose.
     pub fn etcd_endpoints(&self) -> &[String] {
-        self.etcd.as_ref().map_or(&[], revstore::Server::endpoints)
+        &self.etcd_endpoints
     }
 
-    /// Returns the watch cache over the store.
-    pub fn cache(&self) -> &WatchCache {
-        &self.storage.cache
+    /// Returns the watch cache over the store that the server has now.
+    pub fn cache(&self) -> WatchCache {
+        self.front().storage.cache.clone()
     }
 
     /// Returns the clock of the server.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.storage.clock
+        &self.clock
     }
 
     /// Returns whether there is a port on which requests without credentials are those of an administrator.
@@ -425,7 +521,7 @@ impl ApiServer {
     /// Makes `/readyz` fail, and goes on to serve. Done some time before [`stop`](Self::stop), it lets load balancers
     /// leave in time, as kube-apiserver does in the time of `--shutdown-delay-duration`.
     pub fn begin_stop(&self) {
-        self.front.begin_stop();
+        self.front().begin_stop();
     }
 
     /// Stops the server and waits until it has stopped: no new connections, an end of idle ones, the answers to the
@@ -434,7 +530,7 @@ impl ApiServer {
     /// Blocks the thread. Use [`stop_async`](Self::stop_async) if clients run on the same thread.
     pub fn stop(mut self) {
         if let Some(running) = self.running.take() {
-            self.front.begin_stop();
+            self.front().begin_stop();
             let _ = running.shutdown.send(true);
             // An error means that the thread has panicked. Its message has been printed.
             let _ = running.thread.join();
@@ -444,7 +540,7 @@ impl ApiServer {
     /// Stops the server like [`stop`](Self::stop). The future runs on any executor.
     pub async fn stop_async(mut self) {
         if let Some(running) = self.running.take() {
-            self.front.begin_stop();
+            self.front().begin_stop();
             let _ = running.shutdown.send(true);
             // Returns an error when the sender is dropped. No message is sent.
             let _ = running.stopped.await;
@@ -455,7 +551,7 @@ impl ApiServer {
 impl Drop for ApiServer {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            self.front.begin_stop();
+            self.front().begin_stop();
             let _ = running.shutdown.send(true);
         }
     }

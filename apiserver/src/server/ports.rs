@@ -1,32 +1,39 @@
 //! The ports of a server, and the threads that serve them.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use hyper::service::Service;
+use revstore_control::Control;
 use revstore_host::net::{
-    Certificate, ClientAuth, EndpointUrl, HttpOptions, ListenUrl, Listener, TlsAcceptor, TlsError,
-    TlsOptions,
+    Certificate, ClientAuth, ClientIdentity, EndpointUrl, HttpOptions, ListenUrl, Listener,
+    RequestBody, TlsAcceptor, TlsError, TlsOptions,
 };
-use revstore_watch_cache::source::Compactor;
+use revstore_watch_cache::RequestError;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::blueprint::RunningBackground;
 use super::runtime::ServerRuntime;
 use super::{StartError, certificate};
-use crate::auth::Follower;
 use crate::config::Config;
-use crate::controllers::{self, Controllers};
+use crate::control::{ControlPort, ControlledService, Stage};
 use crate::http::{ConnectionService, Front};
 
 /// The port of a URL without one.
 const HTTPS_PORT: u16 = 443;
 /// The time for which a stopping server waits for requests in flight before it ends the watches. It is less than that
 /// for which connections are kept ([`GRACE_PERIOD`](revstore_host::net::GRACE_PERIOD)).
-const DRAIN_TIME: Duration = Duration::from_millis(500);
+pub(crate) const DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The open ports of a server: one at least.
 pub(super) struct Ports {
@@ -36,11 +43,12 @@ pub(super) struct Ports {
     authority: Option<String>,
 }
 
-/// What runs beside the ports.
-pub(super) struct Background {
-    pub(super) followers: Vec<Follower>,
-    pub(super) compactor: Option<Compactor>,
-    pub(super) controllers: Controllers,
+/// What the ports serve.
+pub(super) enum Served {
+    /// The only front of a server without control, with what runs beside it.
+    Fixed(Arc<Front>, RunningBackground),
+    /// The fronts of a server with control, and the port of control.
+    Controlled(Stage, Control, Option<ControlPort>),
 }
 
 /// The threads that serve the ports.
@@ -96,8 +104,7 @@ impl Ports {
     pub(super) fn serve(
         self,
         runtime: ServerRuntime,
-        front: Arc<Front>,
-        background: Background,
+        served: Served,
     ) -> Result<Running, StartError> {
         let (shutdown, mut begun) = watch::channel(false);
         let (until_stopped, stopped) = oneshot::channel::<()>();
@@ -107,19 +114,45 @@ impl Ports {
             .name("apiserver".to_owned())
             .spawn(move || {
                 runtime.handle().block_on(async {
-                    for follower in background.followers {
-                        tokio::spawn(follower.run());
+                    let mut ports = JoinSet::new();
+                    match &served {
+                        Served::Fixed(front, _) => {
+                            let front = front.clone();
+                            let make_service = move |client, trusted| ConnectionService {
+                                front: front.clone(),
+                                client: Arc::new(client),
+                                trusted,
+                            };
+                            self.spawn(&mut ports, &begun, make_service);
+                        }
+                        Served::Controlled(stage, _, _) => {
+                            let controlled = stage.clone();
+                            let make_service = move |client, trusted| {
+                                ControlledService::new(&controlled, client, trusted)
+                            };
+                            self.gated(stage).spawn(&mut ports, &begun, make_service);
+                        }
                     }
-                    if let Some(compactor) = background.compactor {
-                        tokio::spawn(compactor.run());
-                    }
-                    let authority = self.authority.as_deref();
-                    let controllers = controllers::start(&front, background.controllers, authority);
-                    let mut ports = self.spawn(&front, &begun);
-                    // An error means that the server is gone.
-                    let _ = begun.wait_for(|begun| *begun).await;
+                    let (front, background) = match served {
+                        Served::Fixed(front, background) => {
+                            // An error means that the server is gone.
+                            let _ = begun.wait_for(|begun| *begun).await;
+                            (front, Some(background))
+                        }
+                        Served::Controlled(stage, control, port) => {
+                            if let Some(port) = port {
+                                port.spawn(&mut ports, control.clone(), until(&begun));
+                            }
+                            let _ = begun.wait_for(|begun| *begun).await;
+                            // Waits for the ends of forks, which have threads of their own.
+                            let _ = tokio::task::spawn_blocking(move || control.close()).await;
+                            let closed = tokio::task::spawn_blocking(move || stage.close());
+                            let Ok(front) = closed.await else { return };
+                            (front, None)
+                        }
+                    };
                     // What they have begun goes on with the next start.
-                    drop(controllers);
+                    drop(background);
                     // The listeners are closed, and clients are told to leave. What they have asked for is done before
                     // the watches end.
                     let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
@@ -137,34 +170,55 @@ impl Ports {
         })
     }
 
-    /// Serves each port in a task, until the shutdown has begun.
-    fn spawn(self, front: &Arc<Front>, begun: &watch::Receiver<bool>) -> JoinSet<io::Result<()>> {
-        let mut ports = JoinSet::new();
+    /// Returns the ports of a server with control, which knows their connections.
+    fn gated(self, stage: &Stage) -> Self {
+        Self {
+            http: self.http.map(|listener| listener.gate(stage.gate())),
+            https: (self.https).map(|(listener, tls)| (listener.gate(stage.gate()), tls)),
+            authority: self.authority,
+        }
+    }
+
+    /// Serves each port in a task, until the shutdown has begun. `make_service` gets the client of a connection, and
+    /// whether its requests without credentials are those of an administrator.
+    fn spawn<S, B>(
+        self,
+        ports: &mut JoinSet<io::Result<()>>,
+        begun: &watch::Receiver<bool>,
+        make_service: impl Fn(ClientIdentity, bool) -> S + Clone + Send + Sync + 'static,
+    ) where
+        S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible>,
+        S: Send + Unpin + 'static,
+        S::Future: Send + 'static,
+        B: HttpBody<Data = Bytes, Error = RequestError> + Send + 'static,
+    {
         let http = self.http.map(|listener| (listener, true, None));
         let https = self
             .https
             .map(|(listener, tls)| (listener, false, Some(tls)));
         for (listener, trusted, tls) in http.into_iter().chain(https) {
-            let (front, begun) = (front.clone(), begun.clone());
+            let (make_service, shutdown) = (make_service.clone(), until(begun));
             ports.spawn(async move {
-                let make_service = move |client| ConnectionService {
-                    front: front.clone(),
-                    client: Arc::new(client),
-                    trusted,
-                };
-                let shutdown = move || {
-                    let mut begun = begun.clone();
-                    async move {
-                        // An error means that the server is gone.
-                        let _ = begun.wait_for(|begun| *begun).await;
-                    }
-                };
+                let make_service = move |client| make_service(client, trusted);
                 listener
                     .serve(HttpOptions::new(), tls, make_service, shutdown, || {})
                     .await
             });
         }
-        ports
+    }
+}
+
+/// Returns futures that complete when the shutdown has begun.
+fn until(
+    begun: &watch::Receiver<bool>,
+) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + 'static {
+    let begun = begun.clone();
+    move || {
+        let mut begun = begun.clone();
+        Box::pin(async move {
+            // An error means that the server is gone.
+            let _ = begun.wait_for(|begun| *begun).await;
+        })
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::cache::{Feeder, FeederThread};
 
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
 use super::StartError;
-use super::runtime::ServerRuntime;
 use crate::auth::{AuthorizationMode, Follower, create_bootstrap_policy};
 use crate::catalog::serve_definitions;
 use crate::http::Front;
@@ -23,14 +25,17 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 pub(super) fn run_feeder(
     feeder: Feeder,
     storage: &Storage,
-    runtime: &ServerRuntime,
+    runtime: &Handle,
 ) -> Option<FeederThread> {
     if storage.engine.is_some() {
         return Some(feeder.spawn());
     }
-    runtime.handle().spawn(feeder.run());
+    runtime.spawn(feeder.run());
     None
 }
+
+/// What follows the policy, and the tasks that follow the store already.
+pub(super) type Prepared = (Vec<Follower>, JoinSet<()>);
 
 /// What is done before the ports are served.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ pub(super) struct Preparation {
     /// The port of the server.
     pub(super) port: u16,
     /// The objects to create.
-    pub(super) manifests: Option<Manifests>,
+    pub(super) manifests: Option<Arc<Manifests>>,
 }
 
 impl Preparation {
@@ -46,13 +51,13 @@ impl Preparation {
     /// resources, loads the manifests, and returns what follows the policy. The thread may be one of another runtime.
     pub(super) fn run(
         self,
-        runtime: &ServerRuntime,
+        runtime: &Handle,
         front: &Arc<Front>,
         stop: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<Vec<Follower>, StartError> {
+    ) -> Result<Prepared, StartError> {
         let (sender, prepared) = mpsc::channel();
         let front = front.clone();
-        runtime.handle().spawn(async move {
+        runtime.spawn(async move {
             let result = tokio::select! {
                 result = self.prepare(&front) => result,
                 () = stop => Err(StartError::Stopped),
@@ -66,13 +71,14 @@ impl Preparation {
             .unwrap_or_else(|_| Err(RequestError::Stopped.into()))
     }
 
-    async fn prepare(self, front: &Arc<Front>) -> Result<Vec<Follower>, StartError> {
+    async fn prepare(self, front: &Arc<Front>) -> Result<Prepared, StartError> {
         let followers = prepare(front, self.port).await?;
-        tokio::spawn(serve_definitions(front.clone()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve_definitions(front.clone()));
         if let Some(manifests) = self.manifests {
             load::apply(front, &manifests).await?;
         }
-        Ok(followers)
+        Ok((followers, tasks))
     }
 }
 

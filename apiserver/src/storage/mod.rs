@@ -66,22 +66,24 @@ impl Storage {
     pub(crate) fn embedded(
         engine: Option<Engine>,
         clock: Arc<dyn Clock>,
+        epoch: SystemTime,
         prefix: &str,
         ranges: ServiceRanges,
     ) -> (Self, Feeder) {
         let engine = engine.unwrap_or_else(|| Engine::builder().clock(clock.clone()).build());
-        Self::over(engine, clock, prefix, ranges)
+        Self::over(engine, clock, epoch, prefix, ranges)
     }
 
     /// Returns the store of an engine, which others may use, too.
     pub(crate) fn over(
         engine: Engine,
         clock: Arc<dyn Clock>,
+        epoch: SystemTime,
         prefix: &str,
         ranges: ServiceRanges,
     ) -> (Self, Feeder) {
         let source = Arc::new(EngineSource::new(engine.clone()));
-        let (mut storage, feeder) = Self::with_source(source, clock, prefix, ranges);
+        let (mut storage, feeder) = Self::with_source(source, clock, epoch, prefix, ranges);
         storage.engine = Some(engine);
         (storage, feeder)
     }
@@ -90,16 +92,18 @@ impl Storage {
     pub(crate) fn over_etcd(
         servers: &EtcdServers,
         clock: Arc<dyn Clock>,
+        epoch: SystemTime,
         prefix: &str,
         ranges: ServiceRanges,
     ) -> Result<(Self, Feeder), EtcdError> {
         let source = Arc::new(etcd::source(servers)?);
-        Ok(Self::with_source(source, clock, prefix, ranges))
+        Ok(Self::with_source(source, clock, epoch, prefix, ranges))
     }
 
     fn with_source(
         source: Arc<dyn Source>,
         clock: Arc<dyn Clock>,
+        epoch: SystemTime,
         prefix: &str,
         ranges: ServiceRanges,
     ) -> (Self, Feeder) {
@@ -111,7 +115,7 @@ impl Storage {
             cache,
             source,
             ranges,
-            epoch: SystemTime::now() - clock.now(),
+            epoch,
             clock,
             prefix: prefix.to_owned(),
             event_ttl: None,

@@ -12,8 +12,10 @@ mod watch;
 mod write;
 
 pub(crate) use facet::Facet;
+pub(crate) use list::scope;
 pub(crate) use read::decoded;
 pub(crate) use tracker::Tracker;
+pub(crate) use watch::Events;
 
 use http::Method;
 use revstore_host::net::RequestBody;

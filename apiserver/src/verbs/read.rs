@@ -9,6 +9,7 @@ use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
 use serde_json::Value;
 
 use crate::catalog::{Origin, Resource, Stored, form_id};
+use crate::control::past_object;
 use crate::http::{Accepted, Answer, Exchange, Form, Media, Target};
 use crate::verbs::offer;
 
@@ -30,7 +31,12 @@ pub(crate) async fn get(
     }
     let reference = reference(resource, target);
     let options = GetOptions::from_query(&exchange.query);
-    let Some(object) = stored.cache.get(&reference, &options).await? else {
+    let at = exchange.control.as_ref().and_then(|control| control.at);
+    let found = match at {
+        None => stored.cache.get(&reference, &options).await?,
+        Some(revision) => past_object(&stored.cache, target, &options, revision).await?,
+    };
+    let Some(object) = found else {
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
     let object = resource.converted_object(object).await?;

@@ -14,6 +14,7 @@ use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{CacheWatcher, WatchEvent};
 
 use crate::catalog::{Resource, Stored, form_id, protobuf_form_id};
+use crate::control::ControlledEvents;
 use crate::custom::conversion::ConvertedWatch;
 use crate::http::websocket::{self, Messages, Opcode};
 use crate::http::{Answer, Body, Chunks, Exchange, Form, Front, InTurns, Media, Target};
@@ -56,6 +57,13 @@ pub(crate) async fn watch(
     let watcher = match &resource.converter {
         None => Events::Plain(watcher),
         Some(converter) => Events::Converted(ConvertedWatch::new(watcher, converter.clone())),
+    };
+    let watcher = match &exchange.control {
+        None => watcher,
+        Some(control) => {
+            let events = control.watch.watch(watcher, &options.resource_version);
+            Events::Controlled(events)
+        }
     };
     let id = match (
         accepted.media,
@@ -114,17 +122,34 @@ fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> 
 }
 
 /// The events of a watch.
-enum Events {
+pub(crate) enum Events {
     Plain(CacheWatcher),
     /// Those of a resource whose objects a webhook converts.
     Converted(ConvertedWatch),
+    /// Those on a server with control.
+    Controlled(ControlledEvents),
 }
 
 impl Events {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+    /// Makes the next bookmark due now, of a watch that has bookmarks.
+    pub(crate) fn request_bookmark(&mut self) {
+        match self {
+            Self::Plain(watcher) => watcher.request_bookmark(),
+            Self::Converted(watch) => watch.request_bookmark(),
+            Self::Controlled(_) => {}
+        }
+    }
+
+    /// Returns whether the body breaks off at their end.
+    fn is_cut(&self) -> bool {
+        matches!(self, Self::Controlled(events) if events.is_cut())
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         match self {
             Self::Plain(watcher) => Pin::new(watcher).poll_next(context),
             Self::Converted(watch) => Pin::new(watch).poll_next(context),
+            Self::Controlled(events) => events.poll_next(context),
         }
     }
 }
@@ -183,7 +208,13 @@ impl Chunks for WatchChunks {
                         break;
                     }
                 }
-                Poll::Ready(None) if chunk.is_empty() => return Poll::Ready(None),
+                Poll::Ready(None) if chunk.is_empty() => {
+                    let cut = this.watcher.is_cut().then(|| {
+                        let message = "the watch was cut by a fault";
+                        Err(RequestError::Internal(message.to_owned()))
+                    });
+                    return Poll::Ready(cut);
+                }
                 Poll::Pending if chunk.is_empty() => return Poll::Pending,
                 _ => break,
             }

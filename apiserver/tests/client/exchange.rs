@@ -12,7 +12,22 @@ pub(crate) fn exchange(
     fields: &str,
     body: &str,
 ) -> (u16, String) {
-    let answer = answer(url, method, path, fields, body);
+    parsed(&answer(url, method, path, fields, body))
+}
+
+/// As [`exchange`], with the address as the host.
+#[allow(dead_code, reason = "not all programs of tests use it")]
+pub(crate) fn exchange_with_host(
+    address: &str,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &str,
+) -> (u16, String) {
+    parsed(&answer_of(address, address, method, path, fields, body))
+}
+
+fn parsed(answer: &str) -> (u16, String) {
     let status = answer
         .split(' ')
         .nth(1)
@@ -32,9 +47,20 @@ pub(crate) fn exchange(
 /// Sends the request, and returns the answer with its header.
 pub(crate) fn answer(url: &str, method: &str, path: &str, fields: &str, body: &str) -> String {
     let address = url.trim_start_matches("http://");
+    answer_of(address, "test", method, path, fields, body)
+}
+
+fn answer_of(
+    address: &str,
+    host: &str,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &str,
+) -> String {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).expect("the server reads");

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use exchange::exchange;
 
+#[allow(dead_code, reason = "not all programs of tests use it")]
 pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Sends one request, and returns the status and the body of the answer.

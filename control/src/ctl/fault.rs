@@ -153,6 +153,9 @@ struct Action {
     /// Answer lists and gets from an earlier revision, on a Kubernetes API.
     #[arg(long, group = "action")]
     stale: bool,
+    /// The revision for --stale; by default that at which the rule is added.
+    #[arg(long, value_name = "N", requires = "stale", conflicts_with_all = all_but("stale"))]
+    at_revision: Option<i64>,
 }
 
 fn range(text: &str) -> Result<(String, String), String> {
@@ -216,6 +219,7 @@ impl FaultAdd {
             ("lose_keep_alive", given(action.lose_keep_alive)),
             ("http", http),
             ("stale", given(action.stale)),
+            ("stale_revision", action.at_revision.map(Value::from)),
         ];
         let fields = fields.into_iter();
         let fields = fields.filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -17,6 +17,7 @@ mod store;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 
 use clap::Parser;
 
@@ -31,6 +32,18 @@ pub const URL_VARIABLE: &str = "REVSTORE_CONTROL";
 const REFUSED: u8 = 1;
 /// The exit status of arguments without sense.
 const USAGE: u8 = 2;
+
+/// Returns the arguments after `ctl`, of a process with these arguments, its name included; `None` without this
+/// subcommand. A binary that stands in for `etcd` or `kube-apiserver` has no subcommands that those do not have.
+pub fn arguments_of(arguments: impl IntoIterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let mut arguments = arguments.into_iter();
+    let program = arguments.next()?;
+    let program = Path::new(&program).file_stem();
+    if program.is_some_and(|program| program == "etcd" || program == "kube-apiserver") {
+        return None;
+    }
+    (arguments.next()? == "ctl").then(|| arguments.collect())
+}
 
 /// Runs `revstore ctl` with the arguments after these words, and with the value of [`URL_VARIABLE`]. Writes to standard
 /// output and standard error, and returns the exit status: 0, 1 if the request was refused, with one line on standard

@@ -45,15 +45,20 @@ pub enum Action {
         /// The seconds in the header `Retry-After`.
         retry_after: Option<u32>,
     },
-    /// The front answers a get or a list from an older revision.
-    Stale,
+    /// The front answers a get or a list as of an older revision.
+    Stale {
+        /// The revision; `None` for the one at which the rule is added.
+        revision: Option<i64>,
+    },
 }
 
-/// A gRPC code with a text.
+/// A gRPC code with a text; of a front, also an HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The code, which is not `OK`.
     pub code: Code,
+    /// The status that was given instead of a code, from 400 to 599. Only a front answers with it.
+    pub http: Option<u16>,
     /// The text.
     pub text: String,
 }
@@ -61,7 +66,8 @@ pub struct Failure {
 /// A text is not `CODE:TEXT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "invalid error {0:?}: it must be CODE:TEXT, where CODE is a gRPC code such as UNAVAILABLE or 14"
+    "invalid error {0:?}: it must be CODE:TEXT, where CODE is a gRPC code such as UNAVAILABLE or 14, or, for a \
+     Kubernetes API, an HTTP status such as 409"
 )]
 pub struct FailureError(String);
 
@@ -86,12 +92,68 @@ const CODES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
+/// The statuses of HTTP that are errors.
+pub(super) const HTTP_ERRORS: std::ops::RangeInclusive<u16> = 400..=599;
+
+/// The HTTP statuses of gRPC codes, as a Kubernetes API uses them. Other codes are 500.
+const HTTP_OF_CODES: [(Code, u16); 11] = [
+    (Code::InvalidArgument, 400),
+    (Code::Unauthenticated, 401),
+    (Code::PermissionDenied, 403),
+    (Code::NotFound, 404),
+    (Code::Unimplemented, 405),
+    (Code::AlreadyExists, 409),
+    (Code::Aborted, 409),
+    (Code::OutOfRange, 410),
+    (Code::ResourceExhausted, 429),
+    (Code::Unavailable, 503),
+    (Code::DeadlineExceeded, 504),
+];
+
+/// Returns the gRPC code that stands for an HTTP status in records and rules.
+pub fn code_of_http(status: u16) -> Code {
+    if status < 400 {
+        return Code::Ok;
+    }
+    let mut codes = HTTP_OF_CODES.iter().rev();
+    let found = codes.find(|(_, known)| *known == status);
+    found.map_or(Code::Unknown, |(code, _)| *code)
+}
+
+impl Failure {
+    /// Creates an error with a gRPC code.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self {
+            code,
+            http: None,
+            text: text.into(),
+        }
+    }
+
+    /// Returns the HTTP status that a front answers with.
+    pub fn http_status(&self) -> u16 {
+        let mut codes = HTTP_OF_CODES.iter();
+        self.http.unwrap_or_else(|| {
+            let found = codes.find(|(code, _)| *code == self.code);
+            found.map_or(500, |(_, status)| *status)
+        })
+    }
+}
+
 impl FromStr for Failure {
     type Err = FailureError;
 
     fn from_str(text: &str) -> Result<Self, FailureError> {
         let error = || FailureError(text.to_owned());
         let (code, message) = text.split_once(':').ok_or_else(error)?;
+        let http = code.parse().ok().filter(|it| HTTP_ERRORS.contains(it));
+        if let Some(status) = http {
+            return Ok(Self {
+                code: code_of_http(status),
+                http,
+                text: message.to_owned(),
+            });
+        }
         let number = CODES
             .iter()
             .position(|name| *name == code || (code == "CANCELED" && *name == "CANCELLED"))
@@ -101,6 +163,7 @@ impl FromStr for Failure {
             .ok_or_else(error)?;
         Ok(Self {
             code: Code::from_i32(number),
+            http: None,
             text: message.to_owned(),
         })
     }
@@ -108,7 +171,10 @@ impl FromStr for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", CODES[self.code as usize], self.text)
+        match self.http {
+            Some(status) => write!(f, "{status}:{}", self.text),
+            None => write!(f, "{}:{}", CODES[self.code as usize], self.text),
+        }
     }
 }
 
@@ -189,7 +255,22 @@ mod tests {
         check("UNAVAILABLE:etcdserver: x", Code::Unavailable);
         check("14:etcdserver: x", Code::Unavailable);
         check("CANCELED:etcdserver: x", Code::Cancelled);
-        for text in ["", "UNAVAILABLE", "OK:x", "0:x", "17:x", "-1:x", "NOPE:x"] {
+        let conflict: Failure = "409:changed".parse().unwrap();
+        assert_eq!((conflict.code, conflict.http), (Code::Aborted, Some(409)));
+        assert_eq!(conflict.to_string(), "409:changed");
+        assert_eq!(Failure::new(Code::AlreadyExists, "").http_status(), 409);
+        assert_eq!(code_of_http(418), Code::Unknown);
+        for text in [
+            "399:x",
+            "600:x",
+            "",
+            "UNAVAILABLE",
+            "OK:x",
+            "0:x",
+            "17:x",
+            "-1:x",
+            "NOPE:x",
+        ] {
             assert!(text.parse::<Failure>().is_err(), "{text}");
         }
     }

@@ -16,7 +16,7 @@ mod rules;
 mod selector;
 mod trigger;
 
-pub use action::{Action, Failure, FailureError, Preset, UnknownPreset};
+pub use action::{Action, Failure, FailureError, Preset, UnknownPreset, code_of_http};
 pub use delay::{Delay, Delays};
 pub use removal::Removal;
 pub use rule::{Rule, RuleError, RuleId};

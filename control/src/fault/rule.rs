@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::action::Action;
+use super::action::{Action, Failure, HTTP_ERRORS};
 use super::selector::{KeySelector, Selector};
 use super::trigger::Trigger;
 use crate::call::{Method, MethodKind, is_named};
@@ -70,6 +70,12 @@ pub enum RuleError {
     /// The server has no HTTP front.
     #[error("{0} applies to a Kubernetes API, which this server does not have")]
     NoFront(&'static str),
+    /// The server is a Kubernetes API.
+    #[error("{0} applies to etcd's API, and rules of this server are for its Kubernetes API")]
+    OnlyEtcd(&'static str),
+    /// The HTTP status is no error.
+    #[error("invalid status {0}: it must be from 400 to 599")]
+    InvalidStatus(u16),
     /// The error to answer with is no error.
     #[error("an error needs a code other than OK")]
     NotAnError,
@@ -105,11 +111,9 @@ impl Rule {
         let mismatch = |action, applies_to| Err(RuleError::Mismatch { action, applies_to });
         match &self.action {
             Action::Error(failure) | Action::ErrorAfter(failure) => {
-                if failure.code == tonic::Code::Ok {
-                    return Err(RuleError::NotAnError);
-                }
-                if failure.text.len() > TEXT_BYTES_MAX {
-                    return Err(RuleError::TextTooLong(failure.text.len()));
+                failure.check()?;
+                if failure.http.is_some() {
+                    return Err(RuleError::NoFront("an error with a status of HTTP"));
                 }
             }
             Action::Hold | Action::Cut | Action::CancelCompacted
@@ -129,7 +133,7 @@ impl Rule {
                     "new connections, of which nothing is known",
                 );
             }
-            Action::Http { .. } | Action::Stale => {
+            Action::Http { .. } | Action::Stale { .. } => {
                 return Err(RuleError::NoFront(self.action_flag()));
             }
             _ => {}
@@ -140,6 +144,39 @@ impl Rule {
             ));
         }
         Ok(positions)
+    }
+
+    /// Checks the parts of a rule for requests to a Kubernetes API.
+    pub(crate) fn check_front(&self) -> Result<(), RuleError> {
+        let selector = &self.selector;
+        if !selector.methods.is_empty() {
+            return Err(RuleError::OnlyEtcd("--method"));
+        }
+        if selector.keys.is_some() {
+            return Err(RuleError::OnlyEtcd("a selector of keys"));
+        }
+        self.check_trigger()?;
+        let action = self.action_flag();
+        let mismatch = |applies_to| Err(RuleError::Mismatch { action, applies_to });
+        let selects = |verbs: &[&str]| {
+            let verb = selector.front.verb.as_deref();
+            verb.is_none_or(|verb| verbs.contains(&verb))
+        };
+        match &self.action {
+            Action::Error(failure) | Action::ErrorAfter(failure) => failure.check(),
+            Action::LoseKeepAlive => Err(RuleError::OnlyEtcd(action)),
+            Action::Hold | Action::Cut | Action::CancelCompacted if !selects(&["watch"]) => {
+                mismatch("watches")
+            }
+            Action::Stale { .. } if !selects(&["get", "list"]) => mismatch("gets and lists"),
+            Action::Refuse if *selector != Selector::default() => {
+                mismatch("new connections, of which nothing is known")
+            }
+            Action::Http { status, .. } if !HTTP_ERRORS.contains(status) => {
+                Err(RuleError::InvalidStatus(*status))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the positions of the methods that the selector names.
@@ -193,8 +230,20 @@ impl Rule {
             Action::CancelCompacted => "--cancel-compacted",
             Action::LoseKeepAlive => "--lose-keep-alive",
             Action::Http { .. } => "--http",
-            Action::Stale => "--stale",
+            Action::Stale { .. } => "--stale",
         }
+    }
+}
+
+impl Failure {
+    fn check(&self) -> Result<(), RuleError> {
+        if self.code == tonic::Code::Ok {
+            return Err(RuleError::NotAnError);
+        }
+        if self.text.len() > TEXT_BYTES_MAX {
+            return Err(RuleError::TextTooLong(self.text.len()));
+        }
+        Ok(())
     }
 }
 
@@ -292,6 +341,12 @@ impl fmt::Display for Rule {
                     Some(seconds) => flag("retry-after", Some(&seconds.to_string())),
                     None => Ok(()),
                 }
+            }
+            Action::Stale {
+                revision: Some(revision),
+            } => {
+                flag(name, None)?;
+                flag("at-revision", Some(&revision.to_string()))
             }
             _ => flag(name, None),
         }

@@ -48,6 +48,8 @@ pub struct Rules {
 #[derive(Debug)]
 struct Shared {
     methods: Vec<Method>,
+    /// Whether the calls are requests to a Kubernetes API, which has no methods.
+    is_front: bool,
     /// The number of rules, so that calls of a server without rules take no lock. Relaxed: a call that runs beside
     /// the addition of a rule may or may not see it.
     count: AtomicUsize,
@@ -115,9 +117,19 @@ pub struct RuleStatus {
 impl Rules {
     /// Creates a table without rules for the methods of a server.
     pub fn new(methods: &[Method]) -> Self {
+        Self::of(methods, false)
+    }
+
+    /// Creates a table without rules for a Kubernetes API.
+    pub fn of_front() -> Self {
+        Self::of(&[], true)
+    }
+
+    fn of(methods: &[Method], is_front: bool) -> Self {
         Self {
             shared: Arc::new(Shared {
                 methods: methods.to_vec(),
+                is_front,
                 count: AtomicUsize::new(0),
                 table: RwLock::default(),
             }),
@@ -134,7 +146,12 @@ impl Rules {
     /// # Errors
     /// The rule is impossible, or there are [`RULES_MAX`] rules. Nothing is changed.
     pub fn add(&self, rule: Rule) -> Result<RuleId, RuleError> {
-        let methods = rule.check(&self.shared.methods)?;
+        let methods = if self.shared.is_front {
+            rule.check_front()?;
+            Vec::new()
+        } else {
+            rule.check(&self.shared.methods)?
+        };
         let mut table = self.shared.table.write();
         if table.rules.len() >= RULES_MAX {
             return Err(RuleError::TooMany(RULES_MAX));
@@ -217,11 +234,13 @@ impl Rules {
     /// Decides what happens to a request. Rules with actions on the events of watches and on new connections are not
     /// asked.
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        self.decide_among(call, |action| {
-            !matches!(
-                action,
-                Action::Hold | Action::Cut | Action::CancelCompacted | Action::Refuse
-            )
+        let is_read = call
+            .front
+            .is_some_and(|front| ["get", "list"].contains(&front.verb));
+        self.decide_among(call, |action| match action {
+            Action::Hold | Action::Cut | Action::CancelCompacted | Action::Refuse => false,
+            Action::Stale { .. } => is_read,
+            _ => true,
         })
     }
 

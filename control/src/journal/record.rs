@@ -6,7 +6,7 @@ use std::time::Duration;
 use revstore_engine::KeyRange;
 use tonic::Code;
 
-use crate::call::{holds, is_named};
+use crate::call::{FrontObject, holds, is_named};
 use crate::fault::RuleId;
 
 /// What happened.
@@ -65,6 +65,10 @@ pub struct Record {
     pub watch: Option<u64>,
     /// The number of revisions behind which a watch is.
     pub lag: Option<i64>,
+    /// What a request to a Kubernetes API is about.
+    pub front: Option<Arc<FrontObject>>,
+    /// The HTTP status of its answer.
+    pub status: Option<u16>,
 }
 
 impl Record {
@@ -96,7 +100,8 @@ impl Record {
         let text = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |it| it.len());
         let keys: usize = self.keys.iter().map(|it| key_bytes(it) + 96).sum();
         let outcome = self.outcome.as_ref().map_or(0, |it| it.text.len());
-        size_of::<Self>() + text(&self.client) + text(&self.user) + keys + outcome
+        let front = self.front.as_ref().map_or(0, |it| it.bytes());
+        size_of::<Self>() + front + text(&self.client) + text(&self.user) + keys + outcome
     }
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Open, OpenError};
+use crate::call::FrontObject;
 
 /// The stream of one Watch call, with the task that sends its responses.
 #[derive(Debug, Default)]
@@ -38,6 +39,8 @@ pub struct WatchInfo {
     pub range_end: Bytes,
     /// The revision from which on the client gets events.
     pub start: i64,
+    /// What a watch of a Kubernetes API is about.
+    pub front: Option<Arc<FrontObject>>,
 }
 
 /// An open watch. The task of its stream looks at the flags before it sends something.

@@ -13,6 +13,7 @@ use revstore_engine::{LeaseId, Revision};
 use revstore_host::config::GoDuration;
 
 use super::faults;
+use crate::call::FrontObject;
 use crate::control::{Control, LISTED_MAX, Point};
 use crate::error::ControlError;
 use crate::fault::RuleId;
@@ -61,6 +62,11 @@ fn limit(requested: u32) -> usize {
         0 => LISTED_MAX,
         limit => limit.min(LISTED_MAX),
     }
+}
+
+/// Returns a text of what a watch of a Kubernetes API is about.
+fn of_front(front: Option<&Arc<FrontObject>>, text: fn(&FrontObject) -> &String) -> String {
+    front.map_or_else(String::new, |front| text(front).clone())
 }
 
 fn hex(lease: LeaseId) -> String {
@@ -226,6 +232,9 @@ pub(super) fn watches(
             .to_owned(),
             user: shared(watch.info.user),
             connection: watch.info.connection.unwrap_or_default(),
+            resource: of_front(watch.info.front.as_ref(), |it| &it.resource),
+            namespace: of_front(watch.info.front.as_ref(), |it| &it.namespace),
+            name: of_front(watch.info.front.as_ref(), |it| &it.name),
         });
     Ok(at!(
         control.point(),
@@ -311,6 +320,7 @@ pub(super) fn store_fork(
             id: fork.id.to_string(),
             endpoint: fork.endpoint,
             control: fork.control,
+            kubeconfig: fork.kubeconfig.unwrap_or_default(),
         }
     ))
 }
@@ -326,6 +336,7 @@ pub(super) fn store_forks(
             id: fork.id.to_string(),
             endpoint: fork.endpoint,
             control: fork.control,
+            kubeconfig: fork.kubeconfig.unwrap_or_default(),
         });
     Ok(at!(
         control.point(),

@@ -34,7 +34,7 @@ pub(super) fn rule(request: &proto::FaultAddRequest) -> Answer<Rule> {
             },
         },
         trigger: trigger(request)?,
-        action: action(request.action.as_ref())?,
+        action: action(request)?,
     })
 }
 
@@ -61,7 +61,11 @@ fn trigger(request: &proto::FaultAddRequest) -> Answer<Trigger> {
     }
 }
 
-fn action(requested: Option<&Requested>) -> Answer<Action> {
+fn action(request: &proto::FaultAddRequest) -> Answer<Action> {
+    let requested = request.action.as_ref();
+    if request.stale_revision.is_some() && !matches!(requested, Some(Requested::Stale(true))) {
+        return invalid("stale_revision needs stale");
+    }
     let parse_error = |text: &str| {
         let failure = text.parse();
         failure.or_else(|error| invalid(format!("{error}")))
@@ -100,7 +104,10 @@ fn action(requested: Option<&Requested>) -> Answer<Action> {
         Some(Requested::Cut(is_set)) => (*is_set, Action::Cut),
         Some(Requested::CancelCompacted(is_set)) => (*is_set, Action::CancelCompacted),
         Some(Requested::LoseKeepAlive(is_set)) => (*is_set, Action::LoseKeepAlive),
-        Some(Requested::Stale(is_set)) => (*is_set, Action::Stale),
+        Some(Requested::Stale(is_set)) => {
+            let revision = request.stale_revision;
+            (*is_set, Action::Stale { revision })
+        }
     };
     if is_set {
         Ok(action)

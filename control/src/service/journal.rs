@@ -61,14 +61,12 @@ fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
     let (code, error) = match &record.outcome {
         None => (String::new(), String::new()),
         Some(outcome) => {
-            let name = Failure {
-                code: outcome.code,
-                text: String::new(),
-            };
+            let name = Failure::new(outcome.code, "");
             let name = name.to_string().trim_end_matches(':').to_owned();
             (name, outcome.text.clone())
         }
     };
+    let front = record.front.as_deref().cloned().unwrap_or_default();
     proto::JournalRecord {
         revision: record.revision.unwrap_or_default(),
         time: text(record.time),
@@ -93,5 +91,9 @@ fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
         watch: record.watch.unwrap_or_default(),
         lag: record.lag.unwrap_or_default(),
         dropped,
+        resource: front.resource,
+        namespace: front.namespace,
+        name: front.name,
+        status: record.status.unwrap_or_default().into(),
     }
 }

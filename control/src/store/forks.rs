@@ -16,6 +16,10 @@ pub trait Fork: fmt::Debug + Send {
     fn endpoint(&self) -> String;
     /// Returns the URL of its port of control.
     fn control(&self) -> String;
+    /// Returns the kubeconfig for clients of a Kubernetes API.
+    fn kubeconfig(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The number of a fork, which is never used twice. Its text is `fork-1`.
@@ -37,6 +41,8 @@ pub struct ForkInfo {
     pub endpoint: String,
     /// The URL of its port of control.
     pub control: String,
+    /// The kubeconfig for clients of a Kubernetes API; `None` for other servers.
+    pub kubeconfig: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -106,6 +112,7 @@ fn info(id: ForkId, fork: &dyn Fork) -> ForkInfo {
         id,
         endpoint: fork.endpoint(),
         control: fork.control(),
+        kubeconfig: fork.kubeconfig(),
     }
 }
 

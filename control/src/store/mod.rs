@@ -94,6 +94,7 @@ impl Stores {
         target: &dyn Target,
         name: &str,
     ) -> Result<Revision, ControlError> {
+        target.check_store()?;
         let engine = target.engine();
         let history_bytes = engine.stats().history_bytes;
         self.checkpoints
@@ -108,6 +109,7 @@ impl Stores {
     ) -> Result<OpenDump, ControlError> {
         let permit = self.dumps.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ControlError::TooManyDumps)?;
+        target.check_store()?;
         let frozen = freeze(&target.engine(), target);
         let point = Point {
             revision: frozen.engine.current_revision(),
@@ -213,6 +215,7 @@ impl Stores {
         target: &dyn Target,
         clock: &ControlClock,
     ) -> Result<ForkInfo, ControlError> {
+        target.check_store()?;
         self.forks.insert(|| {
             let clock = ControlClock::starting_at(clock.mode(), clock.time());
             let engine = target.engine();

@@ -174,6 +174,21 @@ pub(super) fn quoted(values: &[&str]) -> String {
     values.collect::<Vec<_>>().join(" or ")
 }
 
+/// A single URL, or none for an empty value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneUrl(pub Option<EndpointUrl>);
+
+impl FlagValue for OneUrl {
+    const KIND: ValueKind = ValueKind::Text;
+
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "" => Ok(Self(None)),
+            text => Ok(Self(Some(EndpointUrl::parse(text)?))),
+        }
+    }
+}
+
 /// The values of a flag that can be given several times, in their order. In a variable or a file they are lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repeated(pub Vec<String>);

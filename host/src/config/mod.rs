@@ -28,6 +28,6 @@ mod value;
 pub use duration::GoDuration;
 pub use error::ConfigError;
 pub use file::FileMapping;
-pub use flag::{Declaration, Flag, FlagValue, Repeated, Section, Support, ValueKind};
+pub use flag::{Declaration, Flag, FlagValue, OneUrl, Repeated, Section, Support, ValueKind};
 pub use set::{FlagSet, ForeignFlags, Invocation, Values};
 pub use value::{parse_byte_size, parts};

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use revstore_control::clock::{ClockMode, IDLE_DEFAULT};
+use revstore_control::clock::{ClockMode, ControlClock, IDLE_DEFAULT};
+use revstore_control::service::{Access, TokenFile};
 use revstore_control::store::MEMORY_LIMIT_DEFAULT;
-use revstore_host::config::{ConfigError, Values};
-use revstore_host::net::{ListenAddress, ListenUrl};
+use revstore_host::config::{ConfigError, GoDuration, Values};
+use revstore_host::net::{EndpointUrl, ListenAddress, ListenUrl};
 
 use super::flags;
+use crate::start_error::StartError;
 
 /// The longest `--auto-advance-idle`.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -57,6 +59,62 @@ impl From<ClockMode> for ControlConfig {
 }
 
 impl ControlConfig {
+    /// Returns the options in the values of flags, or `None` if control is off. `other` is a flag of control that was
+    /// given.
+    ///
+    /// # Errors
+    /// A value has no sense, or `other` is given without a URL.
+    pub fn of_flags(flags: ControlFlags) -> Result<Option<Self>, ConfigError> {
+        let Some(url) = flags.url else {
+            return match flags.other {
+                Some(other) => Err(ConfigError::new(format!(
+                    "--{other} requires --control-listen-url"
+                ))),
+                None => Ok(None),
+            };
+        };
+        let clock = flags.clock.parse();
+        let clock = clock.map_err(|error| ConfigError::new(format!("--control-clock: {error}")))?;
+        let idle = u64::try_from(flags.idle.0).ok().map(Duration::from_nanos);
+        let Some(auto_advance_idle) = idle.filter(|idle| *idle <= IDLE_MAX) else {
+            return Err(ConfigError::new(
+                "--auto-advance-idle must be from 0s to 1m0s",
+            ));
+        };
+        let control = Self {
+            listen_url: Some(ListenUrl::try_from(url)?),
+            allow_remote: flags.allow_remote,
+            token_file: flags.token_file,
+            memory_limit: flags.memory_limit,
+            clock,
+            auto_advance_idle,
+        };
+        control.check().map_err(ConfigError::new)?;
+        Ok(Some(control))
+    }
+
+    /// Creates the clock of a server with these options.
+    pub fn new_clock(&self) -> ControlClock {
+        let clock = ControlClock::new(self.clock);
+        clock.set_idle(self.auto_advance_idle);
+        clock
+    }
+
+    /// Returns the rules of access to the port of control.
+    ///
+    /// # Errors
+    /// The options do not protect the port, or the token file cannot be used.
+    pub fn access(&self) -> Result<Access, StartError> {
+        self.check().map_err(StartError::Control)?;
+        let token = self.token_file.as_ref().map(TokenFile::open);
+        let token = token.transpose()?;
+        Ok(Access {
+            // Without a token there is only the host to tell a client from a web site. Socket files have no host.
+            any_host: self.is_socket_file() || (self.allow_remote && token.is_some()),
+            token,
+        })
+    }
+
     /// Returns whether the port is a socket file.
     pub(crate) fn is_socket_file(&self) -> bool {
         let address = self.listen_url.as_ref().map(ListenUrl::address);
@@ -95,41 +153,42 @@ impl ControlConfig {
     }
 }
 
+/// The values of the flags of control.
+#[derive(Clone, Debug)]
+pub struct ControlFlags {
+    /// `--control-listen-url`.
+    pub url: Option<EndpointUrl>,
+    /// `--control-allow-remote`.
+    pub allow_remote: bool,
+    /// `--control-token-file`.
+    pub token_file: Option<PathBuf>,
+    /// `--control-memory-limit`.
+    pub memory_limit: u64,
+    /// `--control-clock`.
+    pub clock: String,
+    /// `--auto-advance-idle`.
+    pub idle: GoDuration,
+    /// The name of a flag of control besides the URL that was given, if there is one.
+    pub other: Option<&'static str>,
+}
+
 /// Returns the options of control, if it is on.
 pub(super) fn control(values: &Values) -> Result<Option<ControlConfig>, ConfigError> {
-    let Some(url) = values.get(&flags::CONTROL_LISTEN_URL).0 else {
-        let others = [
-            &flags::CONTROL_ALLOW_REMOTE.declaration,
-            &flags::CONTROL_TOKEN_FILE.declaration,
-            &flags::CONTROL_MEMORY_LIMIT.declaration,
-            &flags::CONTROL_CLOCK.declaration,
-            &flags::AUTO_ADVANCE_IDLE.declaration,
-        ];
-        return match others.iter().find(|flag| values.is_given(flag)) {
-            Some(flag) => Err(ConfigError::new(format!(
-                "--{} requires --control-listen-url",
-                flag.name
-            ))),
-            None => Ok(None),
-        };
-    };
-    let clock = values.get(&flags::CONTROL_CLOCK).parse();
-    let clock = clock.map_err(|error| ConfigError::new(format!("--control-clock: {error}")))?;
-    let idle = values.get(&flags::AUTO_ADVANCE_IDLE).0;
-    let idle = u64::try_from(idle).ok().map(Duration::from_nanos);
-    let Some(auto_advance_idle) = idle.filter(|idle| *idle <= IDLE_MAX) else {
-        return Err(ConfigError::new(
-            "--auto-advance-idle must be from 0s to 1m0s",
-        ));
-    };
-    let control = ControlConfig {
-        listen_url: Some(ListenUrl::try_from(url)?),
+    let others = [
+        &flags::CONTROL_ALLOW_REMOTE.declaration,
+        &flags::CONTROL_TOKEN_FILE.declaration,
+        &flags::CONTROL_MEMORY_LIMIT.declaration,
+        &flags::CONTROL_CLOCK.declaration,
+        &flags::AUTO_ADVANCE_IDLE.declaration,
+    ];
+    let other = others.iter().find(|flag| values.is_given(flag));
+    ControlConfig::of_flags(ControlFlags {
+        url: values.get(&flags::CONTROL_LISTEN_URL).0,
         allow_remote: values.get(&flags::CONTROL_ALLOW_REMOTE),
         token_file: values.get(&flags::CONTROL_TOKEN_FILE),
         memory_limit: values.get(&flags::CONTROL_MEMORY_LIMIT),
-        clock,
-        auto_advance_idle,
-    };
-    control.check().map_err(ConfigError::new)?;
-    Ok(Some(control))
+        clock: values.get(&flags::CONTROL_CLOCK),
+        idle: values.get(&flags::AUTO_ADVANCE_IDLE),
+        other: other.map(|flag| flag.name),
+    })
 }

@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 
 use revstore_host::{
-    config::{ConfigError, FileMapping, FlagSet, FlagValue, ForeignFlags, GoDuration, ValueKind},
+    config::{
+        ConfigError, FileMapping, FlagSet, FlagValue, ForeignFlags, GoDuration, OneUrl, ValueKind,
+    },
     net::EndpointUrl,
 };
 
@@ -66,21 +68,6 @@ pub(super) const FLAGS: FlagSet<Config> = FlagSet {
     foreign: ForeignFlags::NONE,
     configure: Config::from_values,
 };
-
-/// A single URL, or none.
-#[derive(PartialEq)]
-pub(super) struct OneUrl(pub(super) Option<EndpointUrl>);
-
-impl FlagValue for OneUrl {
-    const KIND: ValueKind = ValueKind::Text;
-
-    fn parse(text: &str) -> Result<Self, ConfigError> {
-        match text {
-            "" => Ok(Self(None)),
-            text => Ok(Self(Some(EndpointUrl::parse(text)?))),
-        }
-    }
-}
 
 /// A flag that etcd 3.5 ignores with a warning. Any text is a value, and none is needed.
 #[derive(PartialEq)]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use axum::{Router, body::Body, response::IntoResponse};
-use http::{HeaderMap, Request, Response, StatusCode, header};
-use revstore_control::open::Connection;
+use http::{HeaderMap, Request, Response, StatusCode};
+use revstore_control::{call::client_name, open::Connection};
 use revstore_grpc::CertifiedName;
 use revstore_host::net::ClientIdentity;
 use tokio::task_local;
@@ -25,12 +25,6 @@ use crate::{
     http::{Dispatch, is_grpc},
     node::PortKind,
 };
-
-/// The header by which a client names itself.
-const CLIENT: &str = "revstore-client";
-
-/// The maximum length of the name of a client. The rest is cut off.
-const CLIENT_BYTES_MAX: usize = 256;
 
 task_local! {
     /// The sender of the HTTP request that the gateway converts to a call.
@@ -117,17 +111,6 @@ impl Controlled {
             client,
         }
     }
-}
-
-/// Returns the name of a client, from its header or else from the name of its library.
-fn client_name(headers: &HeaderMap) -> Option<Arc<str>> {
-    let name = headers
-        .get(CLIENT)
-        .or_else(|| headers.get(header::USER_AGENT))?;
-    let name = String::from_utf8_lossy(name.as_bytes());
-    let chars = name.char_indices().map(|(at, char)| at + char.len_utf8());
-    let end = chars.take_while(|end| *end <= CLIENT_BYTES_MAX).last();
-    Some(name[..end.unwrap_or(0)].into())
 }
 
 impl Service<Request<Body>> for Controlled {

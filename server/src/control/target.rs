@@ -11,7 +11,7 @@ use axum::Router;
 use revstore_control::{
     AlarmName, Control, ControlError, Hooks, Target,
     clock::{Activity, ControlClock},
-    service::{Access, ControlService, TokenFile},
+    service::{Access, ControlService},
     store::{DumpForm, Fork, Frozen, StoreFile},
 };
 use revstore_engine::{Engine, EngineBuilder};
@@ -23,15 +23,7 @@ use super::Stage;
 use crate::{
     config::{Config, ControlConfig},
     server::{Server, ServerBuilder},
-    start_error::StartError,
 };
-
-/// Creates the clock of a server with control.
-pub(crate) fn clock(config: &ControlConfig) -> ControlClock {
-    let clock = ControlClock::new(config.clock);
-    clock.set_idle(config.auto_advance_idle);
-    clock
-}
 
 /// Creates the control of a server, whose engine has this clock.
 pub(crate) fn control(
@@ -59,21 +51,6 @@ pub(crate) fn control(
 /// Returns the routes of the port of control.
 pub(crate) fn routes(control: Control, access: Access) -> Router {
     Router::new().fallback_service(ControlService::new(control, access))
-}
-
-/// Returns the rules of access to the port.
-///
-/// # Errors
-/// The options do not protect the port, or the token file cannot be used.
-pub(crate) fn access(options: &ControlConfig) -> Result<Access, StartError> {
-    options.check().map_err(StartError::Control)?;
-    let token = options.token_file.as_ref().map(TokenFile::open);
-    let token = token.transpose()?;
-    Ok(Access {
-        // Without a token there is only the host to tell a client from a web site. Socket files have no host.
-        any_host: options.is_socket_file() || (options.allow_remote && token.is_some()),
-        token,
-    })
 }
 
 /// The server that has a stage.

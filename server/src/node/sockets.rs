@@ -13,7 +13,6 @@ use tracing::info;
 
 use crate::{
     config::{AuthToken, Config, JwtOptions},
-    control,
     start_error::StartError,
 };
 
@@ -51,7 +50,7 @@ impl Sockets {
                 .collect()
         };
         let control = config.control.as_ref().map(|options| {
-            let access = control::access(options)?;
+            let access = options.access()?;
             let url = options.listen_url.as_ref();
             let listener = url.map(Listener::bind).transpose()?;
             Ok::<_, StartError>(listener.map(|listener| (listener, access)))

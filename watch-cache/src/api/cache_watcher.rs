@@ -243,6 +243,17 @@ impl CacheWatcher {
         pollster::block_on(std::future::poll_fn(|context| self.poll(context)))
     }
 
+    /// Makes the next bookmark due now, of a live watch that [allows
+    /// bookmarks](crate::WatchOptions::allow_bookmarks). Unlike a periodic one, it is also sent if nothing has happened
+    /// since the start of the watch. Of other watches, nothing changes.
+    ///
+    /// The caller polls the watcher afterwards.
+    pub fn request_bookmark(&mut self) {
+        if let State::Live(live) = &mut self.state {
+            live.request_bookmark(self.watched.resource.shared.timers.now());
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         for _ in 0..POLL_CHUNKS_MAX {
             let step = match &mut self.state {

@@ -32,6 +32,8 @@ pub(crate) struct LiveWatch {
     events: VecDeque<Arc<WindowEvent>>,
     /// The time of the next bookmark, or `None` if the watcher wants none.
     next_bookmark: Option<Duration>,
+    /// Whether a bookmark was requested that is not sent yet.
+    is_bookmark_requested: bool,
     deadline: Option<Duration>,
     /// The time at which a watcher that starts at a future revision fails, unless that revision is
     /// reached before (WC-316).
@@ -59,6 +61,7 @@ impl LiveWatch {
             through: start,
             events: VecDeque::new(),
             next_bookmark: None,
+            is_bookmark_requested: false,
             deadline: timeout.map(|timeout| now.saturating_add(timeout)),
             future_deadline: grace.map(|grace| now.saturating_add(grace)),
             armed: None,
@@ -71,6 +74,14 @@ impl LiveWatch {
 
     pub(crate) fn wants_bookmarks(&self) -> bool {
         self.next_bookmark.is_some()
+    }
+
+    /// Makes the next bookmark due.
+    pub(crate) fn request_bookmark(&mut self, now: Duration) {
+        if self.wants_bookmarks() {
+            self.next_bookmark = Some(now);
+            self.is_bookmark_requested = true;
+        }
     }
 
     /// Delivers the next event that matches. If no copied event is left, registers the task, checks
@@ -174,6 +185,7 @@ impl LiveWatch {
         self.schedule_bookmark(resource.shared.settings.bookmark_period, now);
         match bookmark {
             Some(bookmark) => {
+                self.is_bookmark_requested = false;
                 resource.counters.bookmarks_sent.add(1);
                 Step::Deliver(bookmark)
             }
@@ -184,7 +196,9 @@ impl LiveWatch {
     /// Returns a bookmark at the position of the watcher, or `None` if that is not above its start
     /// (WC-315, WC-322).
     fn bookmark(&self) -> Option<WatchEvent> {
-        (self.through > self.start).then_some(WatchEvent::Bookmark {
+        let is_due = self.through > self.start
+            || (self.is_bookmark_requested && self.through == self.start && self.start.0 > 0);
+        is_due.then_some(WatchEvent::Bookmark {
             revision: self.through,
             initial_events_end: false,
         })

@@ -37,6 +37,11 @@ impl ConvertedWatch {
         }
     }
 
+    /// Makes the next bookmark due now, of a watch that has bookmarks.
+    pub(crate) fn request_bookmark(&mut self) {
+        self.watcher.request_bookmark();
+    }
+
     /// Takes the events that are ready, and begins to convert them. Returns whether there are some.
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut events = Vec::new();

@@ -284,6 +284,7 @@ impl WatchBody {
                 self.call.inject(intercept::progress_request());
             }
             let watch_info = WatchInfo {
+                front: None,
                 client: self.call.client.clone(),
                 user: self.call.user.clone(),
                 connection: self.call.connection.as_ref().map(|it| it.id()),

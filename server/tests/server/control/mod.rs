@@ -68,10 +68,7 @@ fn method(name: &str) -> Selector {
 }
 
 fn failure(code: Code, text: &str) -> Failure {
-    Failure {
-        code,
-        text: text.to_owned(),
-    }
+    Failure::new(code, text)
 }
 
 /// A watch stream with its requests.

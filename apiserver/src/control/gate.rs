@@ -1,0 +1,50 @@
+//! The gate of the ports: it knows the open connections.
+
+use revstore_control::open::ConnectionCommands;
+use revstore_host::net::{ConnectionGate, ConnectionHandle};
+
+use super::Stage;
+
+/// The gate of the ports of a server with control.
+#[derive(Debug)]
+pub(super) struct Gate(pub(super) Stage);
+
+impl ConnectionGate for Gate {
+    fn admit(&self, connection: ConnectionHandle) -> Option<u64> {
+        let interceptor = self.0.interceptor();
+        if interceptor.rules.refuses(self.0.revision().0) {
+            return None;
+        }
+        interceptor.open.activity().touch();
+        let address = connection.address().map(|it| it.to_string());
+        let since = interceptor.delays.now();
+        let commands = Box::new(Commands(connection));
+        Some(interceptor.open.connected(address, since, commands))
+    }
+
+    fn ended(&self, connection: u64) {
+        self.0.interceptor().open.disconnected(connection);
+    }
+}
+
+/// The commands to a connection of a port.
+#[derive(Debug)]
+struct Commands(ConnectionHandle);
+
+impl ConnectionCommands for Commands {
+    fn go_away(&self) {
+        self.0.go_away();
+    }
+
+    fn black_hole(&self) {
+        self.0.black_hole();
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn reset(&self) {
+        self.0.reset();
+    }
+}

@@ -1,0 +1,163 @@
+//! The record of a request in the journal, and the body of its answer, until whose end the request counts as under way.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use memchr::memmem;
+use revstore_control::call::FrontObject;
+use revstore_control::fault::{RuleId, code_of_http};
+use revstore_control::journal::{Event, Outcome, Record};
+use revstore_control::open::{Connection, Work};
+use revstore_watch_cache::RequestError;
+
+use super::Interceptor;
+use super::stage::StagedFront;
+use crate::http::{Answer, Body, Chunks};
+
+/// The bytes of an answer among which its resource version is looked for.
+const VERSION_BYTES: usize = 4096;
+
+/// Who sends a request, and what it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(super) client: Option<Arc<str>>,
+    pub(super) user: Option<Arc<str>>,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) object: Arc<FrontObject>,
+}
+
+/// The record of a request, which is appended when this is dropped.
+#[derive(Debug)]
+pub(super) struct RequestRecord {
+    pub(super) interceptor: Interceptor,
+    pub(super) sender: Sender,
+    begun: Instant,
+    time: Duration,
+    pub(super) rule: Option<RuleId>,
+    /// `None` until there is an answer: the client may go before.
+    status: Option<u16>,
+    revision: Option<i64>,
+}
+
+impl RequestRecord {
+    pub(super) fn new(interceptor: Interceptor, sender: Sender) -> Self {
+        Self {
+            time: interceptor.delays.now(),
+            interceptor,
+            sender,
+            begun: Instant::now(),
+            rule: None,
+            status: None,
+            revision: None,
+        }
+    }
+
+    /// Finds the resource version at the beginning of an answer in JSON.
+    fn look_at(&mut self, bytes: &[u8]) {
+        const FIELD: &[u8] = b"\"resourceVersion\":\"";
+        if self.revision.is_some() {
+            return;
+        }
+        let head = &bytes[..bytes.len().min(VERSION_BYTES)];
+        let Some(at) = memmem::find(head, FIELD) else {
+            return;
+        };
+        let digits = head[at + FIELD.len()..].iter();
+        let digits: String = digits
+            .take_while(|byte| byte.is_ascii_digit())
+            .map(|byte| char::from(*byte))
+            .collect();
+        self.revision = digits.parse().ok();
+    }
+}
+
+impl Drop for RequestRecord {
+    fn drop(&mut self) {
+        let outcome = self.status.map(|status| Outcome {
+            code: code_of_http(status),
+            text: String::new(),
+        });
+        let is_watch = self.sender.object.verb == "watch";
+        self.interceptor.journal.append(Record {
+            time: self.time,
+            event: if is_watch {
+                Event::Ended
+            } else {
+                Event::Request
+            },
+            method: self.sender.object.verb,
+            client: self.sender.client.clone(),
+            user: self.sender.user.clone(),
+            connection: self.sender.connection.as_ref().map(|it| it.id()),
+            outcome,
+            revision: self.revision.filter(|_| !is_watch),
+            duration: self.begun.elapsed(),
+            rule: self.rule,
+            front: Some(self.sender.object.clone()),
+            status: self.status,
+            ..Record::default()
+        });
+    }
+}
+
+/// Returns an answer whose body counts as under way until it has ended, and then appends the record. An answer whose
+/// bytes are all there counts until now.
+pub(super) fn finished(
+    mut answer: Answer,
+    mut record: RequestRecord,
+    work: Work,
+    staged: Arc<StagedFront>,
+) -> Answer {
+    record.status = Some(answer.status.as_u16());
+    answer.body = match answer.body {
+        Body::Chunks(chunks) => Body::chunks(Recorded {
+            chunks: Some(chunks),
+            record,
+            work,
+            _staged: staged,
+        }),
+        Body::Full(bytes) => {
+            record.look_at(bytes.as_deref().unwrap_or_default());
+            Body::Full(bytes)
+        }
+    };
+    answer
+}
+
+/// Chunks of an answer with its record.
+struct Recorded {
+    /// `None` after the end.
+    chunks: Option<Pin<Box<dyn Chunks>>>,
+    record: RequestRecord,
+    work: Work,
+    /// The front lives as long as its answers.
+    _staged: Arc<StagedFront>,
+}
+
+impl Chunks for Recorded {
+    fn poll_chunk(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, RequestError>>> {
+        let this = self.get_mut();
+        let Some(chunks) = &mut this.chunks else {
+            return Poll::Ready(None);
+        };
+        this.work.resume();
+        let polled = chunks.as_mut().poll_chunk(context);
+        match &polled {
+            // It waits for the store, the clock or a command, or for a thread that makes a list, which is short.
+            Poll::Pending => this.work.park(),
+            // The connection asks for the next chunk when it has taken this one.
+            Poll::Ready(Some(Ok(bytes))) => this.record.look_at(bytes),
+            Poll::Ready(_) => {
+                this.work.park();
+                this.chunks = None;
+            }
+        }
+        polled
+    }
+}

@@ -1,0 +1,302 @@
+//! One request to a server with control. Faults are decided here.
+
+use std::convert::Infallible;
+use std::future::{self, Future};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderMap, Request, Response};
+use hyper::service::Service;
+use revstore_control::call::{Call, FrontObject, client_name};
+use revstore_control::fault::{Action, DelayOf};
+use revstore_control::open::{Connection, Work};
+use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_watch_cache::api::Query;
+use revstore_watch_cache::status::Status;
+use revstore_watch_cache::{RequestError, Revision};
+
+use super::Stage;
+use super::history::{self, check_not_later};
+use super::record::{RequestRecord, Sender, finished};
+use super::stage::StagedFront;
+use super::statuses::{failure_status, status_of};
+use super::watch::WatchControl;
+use crate::http::{Accepted, Answer, Body, RequestInfo};
+
+/// The service of one connection of a server with control.
+#[derive(Clone, Debug)]
+pub(crate) struct ControlledService {
+    stage: Stage,
+    connection: Option<Arc<Connection>>,
+    client: Arc<ClientIdentity>,
+    trusted: bool,
+}
+
+/// What control adds to a request that the front answers.
+#[derive(Debug)]
+pub(crate) struct RequestControl {
+    /// The revision as of which an object is read.
+    pub(crate) at: Option<Revision>,
+    /// What the events of a watch go through.
+    pub(crate) watch: WatchControl,
+}
+
+/// What is decided about a request.
+enum Decided {
+    /// It is answered with this, without the front.
+    Answer(Status),
+    /// The front answers it.
+    Execute {
+        /// As of this revision.
+        at: Option<Revision>,
+        /// The answer is replaced by this.
+        replacement: Option<Status>,
+    },
+    /// It is never answered: its connection is reset, or neither reads nor writes.
+    Lost,
+}
+
+impl Sender {
+    /// Returns the request as rules see it.
+    pub(super) fn call(&self, revision: i64) -> Call<'_> {
+        Call {
+            user: self.user.as_deref(),
+            client: self.client.as_deref(),
+            connection: self.connection.as_ref().map(|it| it.id()),
+            revision,
+            front: Some(self.object.for_rules()),
+            ..Call::default()
+        }
+    }
+}
+
+impl ControlledService {
+    /// Creates the service of a connection with this client. `trusted` is whether requests without credentials are those
+    /// of an administrator.
+    pub(crate) fn new(stage: &Stage, client: ClientIdentity, trusted: bool) -> Self {
+        let open = &stage.interceptor().open;
+        Self {
+            connection: client.connection.and_then(|id| open.connection(id).ok()),
+            stage: stage.clone(),
+            client: Arc::new(client),
+            trusted,
+        }
+    }
+
+    async fn answer(self, request: Request<RequestBody>) -> Answer {
+        let staged = self.stage.current();
+        let interceptor = self.stage.interceptor();
+        let mut work = interceptor.open.activity().start();
+        let (mut parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let sender = self.sender(&staged, &parts.headers, &info).await;
+        let mut record = RequestRecord::new(interceptor.clone(), sender.clone());
+        let decided = self
+            .decide(&staged, &mut record, &mut work, &mut parts, &info)
+            .await;
+        let (at, replacement) = match decided {
+            Ok(Decided::Execute { at, replacement }) => (at, replacement),
+            Ok(Decided::Answer(status)) => {
+                let answer = error(&parts.headers, &query, &status);
+                return finished(answer, record, work, staged);
+            }
+            Ok(Decided::Lost) => {
+                drop(record);
+                drop(work);
+                return future::pending().await;
+            }
+            Err(refused) => {
+                let answer = error(&parts.headers, &query, &refused.status());
+                return finished(answer, record, work, staged);
+            }
+        };
+        let headers = replacement.as_ref().map(|_| parts.headers.clone());
+        let control = RequestControl {
+            at,
+            watch: WatchControl {
+                interceptor: interceptor.clone(),
+                sender,
+                staged: staged.clone(),
+            },
+        };
+        let request = Request::from_parts(parts, body);
+        let front = &staged.front;
+        let answered = front.answer_under(request, &self.client, self.trusted, Some(control));
+        let mut answer = answered.await;
+        if let Some((status, headers)) = replacement.zip(headers) {
+            answer = error(&headers, &query, &status);
+        }
+        finished(answer, record, work, staged)
+    }
+
+    /// Returns who sends a request, and what it is about. The user is the one in whose name it is made; without valid
+    /// credentials, there is none.
+    async fn sender(
+        &self,
+        staged: &StagedFront,
+        headers: &HeaderMap,
+        info: &RequestInfo,
+    ) -> Sender {
+        let client = client_name(headers);
+        if let Some(connection) = &self.connection {
+            connection.count_request(client.as_ref());
+        }
+        let mut headers = headers.clone();
+        let authenticated = staged
+            .front
+            .authenticate(&mut headers, &self.client, self.trusted)
+            .await;
+        Sender {
+            client,
+            user: authenticated.ok().map(|user| user.name.as_str().into()),
+            connection: self.connection.clone(),
+            object: Arc::new(object(info)),
+        }
+    }
+
+    async fn decide(
+        &self,
+        staged: &Arc<StagedFront>,
+        record: &mut RequestRecord,
+        work: &mut Work,
+        parts: &mut Parts,
+        info: &RequestInfo,
+    ) -> Result<Decided, RequestError> {
+        let execute = |at| Decided::Execute {
+            at,
+            replacement: None,
+        };
+        let mut at = history::requested(&parts.headers, info)?;
+        if let Some(revision) = at {
+            check_not_later(revision, staged.revision())?;
+        }
+        let call = record.sender.call(staged.revision().0);
+        let decision = self.stage.interceptor().rules.decide(&call);
+        if !decision.delays.is_empty() {
+            record.rule = decision.delays.last().map(|delay| delay.rule);
+            self.wait(staged, work, decision.delays).await;
+        }
+        let Some((rule, action)) = decision.action else {
+            return Ok(execute(at_revision(parts, info, at)));
+        };
+        record.rule = Some(rule);
+        if let Some(status) = status_of(&action, info) {
+            return Ok(Decided::Answer(status));
+        }
+        let commands = self.connection.as_ref().map(|it| it.commands());
+        match (&action, commands) {
+            (Action::ErrorAfter(failure), _) => {
+                let at = at_revision(parts, info, at);
+                let replacement = Some(failure_status(failure));
+                return Ok(Decided::Execute { at, replacement });
+            }
+            (Action::Reset, Some(commands)) => {
+                commands.reset();
+                return Ok(Decided::Lost);
+            }
+            (Action::BlackHole, Some(commands)) => {
+                commands.black_hole();
+                return Ok(Decided::Lost);
+            }
+            (Action::GoAway, Some(commands)) => commands.go_away(),
+            (
+                Action::Stale {
+                    revision: Some(revision),
+                },
+                _,
+            ) if at.is_none() && history::is_read(info) => {
+                let stale = Revision(*revision).min(staged.revision());
+                let query = Query::parse(parts.uri.query().unwrap_or_default());
+                let asked = query.first("resourceVersion");
+                let asked = asked.and_then(|it| it.parse().ok()).unwrap_or_default();
+                check_not_later(Revision(asked), stale)?;
+                at = Some(stale);
+            }
+            _ => {}
+        }
+        Ok(execute(at_revision(parts, info, at)))
+    }
+
+    /// Waits for the delays of a request. Each ends with its rule, and all with the front.
+    async fn wait(&self, staged: &StagedFront, work: &mut Work, delays: Vec<DelayOf>) {
+        let interceptor = self.stage.interceptor();
+        let mut ended = staged.ended.subscribe();
+        for delay in delays {
+            // Time of the clock can only pass while the request does not count as under way.
+            if !delay.wall {
+                work.park();
+            }
+            let passed = async {
+                if delay.wall {
+                    tokio::time::sleep(delay.time).await;
+                } else {
+                    interceptor.delays.wait(delay.time).await;
+                }
+            };
+            tokio::select! {
+                () = passed => {}
+                () = delay.removal => {}
+                _ = ended.wait_for(|ended| *ended) => {}
+            }
+            work.resume();
+        }
+    }
+}
+
+/// Makes a list one at a revision. Returns the revision of a get.
+fn at_revision(parts: &mut Parts, info: &RequestInfo, at: Option<Revision>) -> Option<Revision> {
+    let revision = at?;
+    if info.verb != "list" {
+        return at;
+    }
+    if let Some(uri) = history::exact_list(&parts.uri, revision) {
+        parts.uri = uri;
+    }
+    None
+}
+
+/// Returns what a request is about, for rules and records.
+fn object(info: &RequestInfo) -> FrontObject {
+    let Some(target) = &info.target else {
+        return FrontObject {
+            verb: info.verb,
+            resource: info.path.clone(),
+            ..FrontObject::default()
+        };
+    };
+    let mut resource = target.resource.clone();
+    if !target.group.is_empty() {
+        resource = format!("{resource}.{}", target.group);
+    }
+    if !target.subresource.is_empty() {
+        resource = format!("{resource}/{}", target.subresource);
+    }
+    let name = match &*target.name {
+        "" => &target.selected_name,
+        name => name,
+    };
+    FrontObject {
+        verb: info.verb,
+        resource,
+        namespace: target.namespace.clone(),
+        name: name.to_owned(),
+    }
+}
+
+/// Returns an error in the media type that the client accepts.
+fn error(headers: &HeaderMap, query: &Query, status: &Status) -> Answer {
+    Answer::error(Accepted::of_error(headers, query), status)
+}
+
+impl Service<Request<RequestBody>> for ControlledService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<RequestBody>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { Ok(this.answer(request).await.into_response()) })
+    }
+}

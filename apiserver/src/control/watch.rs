@@ -1,0 +1,234 @@
+//! The events of a watch, which commands and rules hold, cut and cancel.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use revstore_control::call::Call;
+use revstore_control::fault::{Action, Decision, Removal, RuleId};
+use revstore_control::journal::{Event, Outcome, Record};
+use revstore_control::open::{Watch, WatchInfo, WatchStream};
+use revstore_watch_cache::api::Expired;
+use revstore_watch_cache::{RequestError, Revision, WatchEvent};
+use tokio::sync::watch;
+
+use super::Interceptor;
+use super::record::Sender;
+use super::stage::StagedFront;
+use crate::verbs::Events;
+
+/// What a watch needs to be under control.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchControl {
+    pub(super) interceptor: Interceptor,
+    pub(super) sender: Sender,
+    pub(super) staged: Arc<StagedFront>,
+}
+
+/// The events of a watch under control.
+///
+/// A held watch is not asked for events, as if its client did not read: they wait in the window that all watches of the
+/// resource share. One event that a rule holds waits here.
+pub(crate) struct ControlledEvents {
+    events: Box<Events>,
+    control: WatchControl,
+    watch: Arc<Watch>,
+    stream: Arc<WatchStream>,
+    /// Completes when the front has ended.
+    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// An event that a rule holds, until the end of the rule.
+    held: Option<(WatchEvent, Removal)>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Nothing follows.
+    Ended,
+    /// The body breaks off.
+    Cut,
+}
+
+impl WatchControl {
+    /// Returns the events of a watch that starts after a revision, under control.
+    pub(crate) fn watch(&self, events: Events, requested: &str) -> ControlledEvents {
+        let start = match requested.parse() {
+            Ok(0) | Err(_) => self.staged.revision().0,
+            Ok(revision) => revision,
+        };
+        let sender = &self.sender;
+        let info = WatchInfo {
+            client: sender.client.clone(),
+            user: sender.user.clone(),
+            connection: sender.connection.as_ref().map(|it| it.id()),
+            key: Bytes::new(),
+            range_end: Bytes::new(),
+            start: start.saturating_add(1),
+            front: Some(sender.object.clone()),
+        };
+        let stream = Arc::new(WatchStream::default());
+        let watch = self.interceptor.open.watch_created(info, &stream);
+        let mut ended: watch::Receiver<bool> = self.staged.ended.subscribe();
+        let controlled = ControlledEvents {
+            events: Box::new(events),
+            control: self.clone(),
+            watch,
+            stream,
+            ended: Box::pin(async move {
+                // An error means that the front is gone.
+                let _ = ended.wait_for(|ended| *ended).await;
+            }),
+            held: None,
+            state: State::Open,
+        };
+        controlled.record(Event::Opened, None, None);
+        controlled
+    }
+}
+
+impl ControlledEvents {
+    /// Returns whether the body is to break off at the end of the events.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.state == State::Cut
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        self.stream.register(context.waker());
+        self.stream.set_idle(false);
+        if self.state != State::Open || self.ended.as_mut().poll(context).is_ready() {
+            return self.end_of_front(context);
+        }
+        if self.watch.take_cut() {
+            return self.cut(None);
+        }
+        if self.watch.take_cancel() {
+            return self.cancel(None);
+        }
+        if self.watch.take_bookmark() {
+            self.events.request_bookmark();
+        }
+        if self.watch.is_held() {
+            return Poll::Pending;
+        }
+        let event = match self.held.take() {
+            Some((event, mut removal)) => {
+                if Pin::new(&mut removal).poll(context).is_pending() {
+                    self.held = Some((event, removal));
+                    return Poll::Pending;
+                }
+                self.watch.set_held_by_rule(false);
+                event
+            }
+            None => match self.events.poll_next(context) {
+                Poll::Ready(Some(event)) => event,
+                Poll::Ready(None) => {
+                    self.state = State::Ended;
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    self.stream.set_idle(true);
+                    return Poll::Pending;
+                }
+            },
+        };
+        self.decide(event, context)
+    }
+
+    /// Decides about an event.
+    fn decide(&mut self, event: WatchEvent, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        let interceptor = &self.control.interceptor;
+        if !interceptor.rules.is_empty() {
+            let Decision {
+                action, removal, ..
+            } = interceptor.rules.decide_events(&self.call());
+            match action {
+                Some((_, Action::Hold)) => {
+                    let held = removal.filter(|removal| !removal.is_removed());
+                    if let Some(removal) = held {
+                        self.watch.set_held_by_rule(true);
+                        self.held = Some((event, removal));
+                        // The next poll waits for the end of the rule.
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Some((rule, Action::Cut)) => return self.cut(Some(rule)),
+                Some((rule, Action::CancelCompacted)) => return self.cancel(Some(rule)),
+                _ => {}
+            }
+        }
+        if let Some(revision) = event.revision() {
+            self.watch.sent(revision.0);
+            self.record(Event::Progress, Some(revision), None);
+        }
+        Poll::Ready(Some(event))
+    }
+
+    /// Ends the watch of a front that was replaced or stops. Of one that is held, nothing more is sent.
+    fn end_of_front(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        let is_held = self.held.take().is_some() || self.watch.is_held();
+        if self.state == State::Open && !is_held {
+            // Ends after what it has already, and a last bookmark.
+            if let Poll::Ready(Some(event)) = self.events.poll_next(context) {
+                return Poll::Ready(Some(event));
+            }
+        }
+        if self.state == State::Open {
+            self.state = State::Ended;
+        }
+        Poll::Ready(None)
+    }
+
+    fn cut(&mut self, rule: Option<RuleId>) -> Poll<Option<WatchEvent>> {
+        self.state = State::Cut;
+        self.held = None;
+        self.record(Event::Ended, None, rule);
+        Poll::Ready(None)
+    }
+
+    /// Cancels the watch as if its next event were no longer in the window.
+    fn cancel(&mut self, rule: Option<RuleId>) -> Poll<Option<WatchEvent>> {
+        self.state = State::Ended;
+        self.held = None;
+        self.record(Event::Ended, None, rule);
+        let error = Expired::Window {
+            requested: Revision(self.watch.position()),
+            oldest: self.control.staged.revision(),
+        };
+        Poll::Ready(Some(WatchEvent::Error(RequestError::Expired(error))))
+    }
+
+    /// Returns the watch as rules see it.
+    fn call(&self) -> Call<'_> {
+        self.control.sender.call(self.control.staged.revision().0)
+    }
+
+    fn record(&self, event: Event, revision: Option<Revision>, rule: Option<RuleId>) {
+        let (interceptor, sender) = (&self.control.interceptor, &self.control.sender);
+        let lag = revision.map(|it| (self.control.staged.revision().0 - it.0).max(0));
+        interceptor.journal.append(Record {
+            time: interceptor.delays.now(),
+            event,
+            method: sender.object.verb,
+            client: sender.client.clone(),
+            user: sender.user.clone(),
+            connection: sender.connection.as_ref().map(|it| it.id()),
+            outcome: None::<Outcome>,
+            revision: revision.map(|it| it.0),
+            rule,
+            watch: Some(self.watch.id()),
+            lag,
+            front: Some(sender.object.clone()),
+            ..Record::default()
+        });
+    }
+}
+
+impl Drop for ControlledEvents {
+    fn drop(&mut self) {
+        self.control.interceptor.open.watch_ended(self.watch.id());
+    }
+}

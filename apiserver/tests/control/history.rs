@@ -1,0 +1,96 @@
+//! The journal, and reads as of an earlier revision.
+
+use revstore_apiserver::ClockMode;
+use revstore_apiserver::auth::{AuthorizationMode, User};
+use revstore_apiserver::control_api::journal::Filter;
+use serde_json::json;
+
+use crate::client::exchange::exchange;
+use crate::fixture::{Fixture, MAPS, names, version};
+
+#[test]
+fn objects_and_lists_are_read_as_of_a_revision() {
+    let fixture = Fixture::new(ClockMode::System);
+    let first = fixture.put("a", "1");
+    let second = fixture.put("a", "2");
+    let third = fixture.put("b", "");
+    fixture.send("DELETE", &format!("{MAPS}/a"), "");
+    let at = |path: &str, revision: &str| {
+        fixture.get_with(path, &format!("Revstore-At-Revision: {revision}\r\n"))
+    };
+    let object = format!("{MAPS}/a");
+    for (revision, text) in [(first, "1"), (second, "2"), (third, "2")] {
+        let (status, read) = at(&object, &revision.to_string());
+        assert_eq!((status, &read["data"]["text"]), (200, &json!(text)));
+    }
+    assert_eq!(at(&object, &(first - 1).to_string()).0, 404);
+    assert_eq!(at(&object, &(third + 1).to_string()).0, 404);
+    let list = at(MAPS, &third.to_string()).1;
+    assert_eq!((names(&list), version(&list)), (vec!["a", "b"], third));
+    let page = at(&format!("{MAPS}?limit=1"), &third.to_string()).1;
+    let token = page["metadata"]["continue"].as_str().expect("a token");
+    let rest = at(
+        &format!("{MAPS}?limit=1&continue={token}"),
+        &third.to_string(),
+    )
+    .1;
+    assert_eq!((names(&page), names(&rest)), (vec!["a"], vec!["b"]));
+    for bad in ["", "x", "0", "-1", "99999999999999999999"] {
+        assert_eq!(at(MAPS, bad).0, 400, "{bad:?}");
+    }
+    assert_eq!(at(MAPS, "9999999").0, 504);
+    assert_eq!(at(&format!("{MAPS}?watch=true"), "3").0, 400);
+    fixture.ok("StoreCompact", &json!({}));
+    let (status, answer) = at(MAPS, &first.to_string());
+    assert_eq!((status, &answer["reason"]), (410, &json!("Expired")));
+    assert_eq!(at(&object, &first.to_string()).0, 410);
+}
+
+#[test]
+fn the_past_needs_the_authorization_of_the_present() {
+    let fixture = Fixture::with(ClockMode::System, |builder| {
+        builder
+            .authorization_mode(AuthorizationMode::Rbac)
+            .user("secret", User::new("ann", ["devs"]))
+    });
+    let at = fixture.put("a", "");
+    let fields = format!("Authorization: Bearer secret\r\nRevstore-At-Revision: {at}\r\n");
+    for path in [MAPS.to_owned(), format!("{MAPS}/a")] {
+        let answer = exchange(fixture.server.endpoint(), "GET", &path, &fields, "");
+        assert_eq!(answer.0, 403);
+    }
+}
+
+#[test]
+fn the_journal_has_requests_with_their_outcome() {
+    let fixture = Fixture::new(ClockMode::System);
+    let written = fixture.put("a", "");
+    fixture.get_with("/apis/apps/v1/deployments", "Revstore-Client: test\r\n");
+    fixture.send("GET", &format!("{MAPS}/missing"), "");
+    let journal = fixture
+        .server
+        .control()
+        .expect("control")
+        .journal(&Filter::default(), 0);
+    let found: Vec<_> = journal
+        .records
+        .iter()
+        .map(|record| {
+            let front = record.front.as_deref().expect("a request");
+            let texts = (front.resource.as_str(), front.name.as_str());
+            (record.method, texts, record.status)
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("update", ("configmaps", "a"), Some(404)),
+            ("create", ("configmaps", ""), Some(201)),
+            ("list", ("deployments.apps", ""), Some(200)),
+            ("get", ("configmaps", "missing"), Some(404)),
+        ]
+    );
+    assert_eq!(journal.records[1].revision, Some(written));
+    assert_eq!(journal.records[1].user.as_deref(), Some("admin"));
+    assert_eq!(journal.records[2].client.as_deref(), Some("test"));
+}

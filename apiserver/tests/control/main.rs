@@ -1,0 +1,10 @@
+//! Servers under control, as their clients and those of control see them.
+
+#[path = "../client/mod.rs"]
+mod client;
+mod clock;
+mod faults;
+mod fixture;
+mod history;
+mod store;
+mod watches;

@@ -1,0 +1,208 @@
+//! Replacements of the store, and forks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use revstore_apiserver::control_api::store::DumpForm;
+use revstore_apiserver::{ClockMode, ListenUrl};
+use serde_json::{Value, json};
+
+use crate::client::{Watch, send_to, value};
+use crate::fixture::{Fixture, MAPS, names, version};
+
+#[test]
+fn a_restore_brings_back_objects_definitions_and_policies() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let definition = json!({
+        "metadata": {"name": "toys.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "toys", "singular": "toy", "kind": "Toy", "listKind": "ToyList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    fixture.put("a", "old");
+    fixture.ok("StoreCheckpoint", &json!({"name": "bare"}));
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(fixture.send("POST", path, &definition.to_string()).0, 201);
+    let toys = "/apis/example.com/v1/namespaces/default/toys";
+    while fixture.send("GET", toys, "").0 != 200 {}
+    let toy = json!({"apiVersion": "example.com/v1", "kind": "Toy", "metadata": {"name": "t"}});
+    assert_eq!(fixture.send("POST", toys, &toy.to_string()).0, 201);
+    fixture.put("a", "new");
+    fixture.ok("StoreCheckpoint", &json!({"name": "toys"}));
+
+    fixture.ok("StoreRestore", &json!({"name": "bare"}));
+    assert_eq!(fixture.send("GET", toys, "").0, 404);
+    let read = fixture.send("GET", &format!("{MAPS}/a"), "").1;
+    assert_eq!(read["data"]["text"], "old");
+    fixture.ok("StoreRestore", &json!({"name": "toys"}));
+    while fixture.send("GET", toys, "").0 != 200 {}
+    assert_eq!(names(&fixture.send("GET", toys, "").1), ["t"]);
+    let read = fixture.send("GET", &format!("{MAPS}/a"), "").1;
+    assert_eq!(read["data"]["text"], "new");
+}
+
+#[test]
+fn after_a_reset_a_client_sees_a_fresh_cluster() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let fresh = names(&fixture.send("GET", "/api/v1/namespaces", "").1).join(" ");
+    fixture.put("a", "");
+    let namespace = json!({"metadata": {"name": "team"}}).to_string();
+    assert_eq!(
+        fixture.send("POST", "/api/v1/namespaces", &namespace).0,
+        201
+    );
+    fixture.ok("ClockAdvance", &json!({"by": "1h"}));
+    let before = fixture.send("GET", &format!("{MAPS}/a"), "").1;
+    fixture.ok("StoreReset", &json!({}));
+    assert_eq!(
+        names(&fixture.send("GET", "/api/v1/namespaces", "").1).join(" "),
+        fresh
+    );
+    assert_eq!(fixture.send("GET", &format!("{MAPS}/a"), "").0, 404);
+    // The time of day does not go back.
+    fixture.put("a", "");
+    let after = fixture.send("GET", &format!("{MAPS}/a"), "").1;
+    let created = |object: &Value| {
+        object["metadata"]["creationTimestamp"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    assert!(created(&after) > created(&before));
+    // Addresses of services are free again.
+    let services = fixture
+        .send("GET", "/api/v1/namespaces/default/services", "")
+        .1;
+    assert_eq!(names(&services), ["kubernetes"]);
+}
+
+#[test]
+fn a_jump_raises_the_revision_and_watches_end() {
+    let fixture = Fixture::new(ClockMode::System);
+    let at = fixture.put("a", "");
+    let mut watch = Watch::open(
+        &fixture.server,
+        &format!("{MAPS}?watch=true&resourceVersion={at}"),
+    );
+    fixture.ok("Wait", &json!({"watchers": 1}));
+    fixture.ok("StoreJump", &json!({"revision": 5_000}));
+    assert_eq!(watch.next(), None);
+    assert_eq!(fixture.put("a", "2"), 5_000);
+}
+
+#[test]
+fn a_fork_is_independent_and_ends_with_a_drop() {
+    let fixture = Fixture::with(ClockMode::Manual, |builder| {
+        builder.etcd_listen([ListenUrl::localhost(0)])
+    });
+    fixture.put("a", "old");
+    let fork = fixture.ok("StoreFork", &json!({}));
+    let url = fork["endpoint"].as_str().expect("a URL");
+    assert!(
+        fork["kubeconfig"]
+            .as_str()
+            .is_some_and(|text| text.contains("clusters:"))
+    );
+    let at = |path: &str| value(&send_to(url, "GET", path, ""));
+    assert_eq!(at(&format!("{MAPS}/a")).1["data"]["text"], "old");
+    let object = json!({"metadata": {"name": "b"}}).to_string();
+    assert_eq!(send_to(url, "POST", MAPS, &object).0, 201);
+    assert_eq!(fixture.send("GET", &format!("{MAPS}/b"), "").0, 404);
+    fixture.put("a", "new");
+    assert_eq!(at(&format!("{MAPS}/a")).1["data"]["text"], "old");
+    fixture.ok("StoreDrop", &json!({"id": fork["id"]}));
+    let address = url.trim_start_matches("http://");
+    while std::net::TcpStream::connect(address).is_ok() {}
+}
+
+#[test]
+fn the_store_over_the_api_of_etcd_follows_a_replacement() {
+    let fixture = Fixture::with(ClockMode::System, |builder| {
+        builder.etcd_listen([ListenUrl::localhost(0)])
+    });
+    let count = || {
+        let url = &fixture.server.etcd_endpoints()[0];
+        let range = json!({"key": "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h", "count_only": true});
+        let answer = value(&send_to(url, "POST", "/v3/kv/range", &range.to_string()));
+        answer.1["count"].as_str().unwrap_or("0").to_owned()
+    };
+    fixture.put("a", "");
+    assert_eq!(count(), "1");
+    fixture.ok("StoreReset", &json!({}));
+    assert_eq!(count(), "0");
+}
+
+#[test]
+fn no_watch_has_events_of_two_histories_while_the_store_is_restored() {
+    const RESTORES: usize = 8;
+    let fixture = Fixture::new(ClockMode::System);
+    fixture.put("base", "");
+    fixture.ok("StoreCheckpoint", &json!({"name": "base"}));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..10 {
+            let (fixture, is_over) = (&fixture, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let name = format!("w{writer}-{number}");
+                    let object = json!({"metadata": {"name": name}}).to_string();
+                    fixture.send("POST", MAPS, &object);
+                }
+            });
+        }
+        for _ in 0..10 {
+            let (fixture, is_over) = (&fixture, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let path = format!("{MAPS}?watch=true&timeoutSeconds=1");
+                    let mut watch = Watch::open(&fixture.server, &path);
+                    let mut last = 0;
+                    let events = std::iter::from_fn(|| watch.next());
+                    for event in events.skip_while(|event| {
+                        // Those of the initial objects are in the order of their names.
+                        event["object"]["metadata"]["name"] == "base"
+                    }) {
+                        let revision = version(&event["object"]);
+                        if event["type"] != "ADDED" {
+                            assert!(revision > last, "{revision} after {last}");
+                        }
+                        last = last.max(revision);
+                    }
+                }
+            });
+        }
+        for _ in 0..RESTORES {
+            fixture.ok("StoreRestore", &json!({"name": "base"}));
+            fixture.put("base", "changed");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    fixture.ok("StoreRestore", &json!({"name": "base"}));
+    assert!(names(&fixture.send("GET", MAPS, "").1).contains(&"base"));
+}
+
+#[test]
+fn a_dump_is_loaded_again() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    fixture.put("a", "kept");
+    let control = fixture.server.control().expect("control");
+    let mut dump = Vec::new();
+    control
+        .dump(DumpForm::Text, &mut dump)
+        .expect("the store is dumped");
+    fixture.ok("StoreReset", &json!({}));
+    assert_eq!(fixture.send("GET", &format!("{MAPS}/a"), "").0, 404);
+    control.load(&dump).expect("the dump is valid");
+    let read = fixture.send("GET", &format!("{MAPS}/a"), "").1;
+    assert_eq!(read["data"]["text"], "kept");
+    control
+        .load(&dump[..dump.len() / 2])
+        .expect_err("the dump is cut");
+    assert_eq!(fixture.send("GET", &format!("{MAPS}/a"), "").0, 200);
+}

@@ -1,0 +1,94 @@
+//! Watches that are held, cut and canceled.
+
+use revstore_apiserver::ClockMode;
+use serde_json::json;
+
+use crate::client::Watch;
+use crate::fixture::{Fixture, MAPS, version};
+
+/// Opens a watch from the current state on.
+fn open(fixture: &Fixture) -> (Watch, i64) {
+    let at = version(&fixture.send("GET", MAPS, "").1);
+    let path = format!("{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={at}");
+    let watch = Watch::open(&fixture.server, &path);
+    fixture.ok("Wait", &json!({"watchers": 1}));
+    (watch, at)
+}
+
+#[test]
+fn a_held_watch_gets_its_events_in_order_when_it_is_released() {
+    let fixture = Fixture::new(ClockMode::System);
+    let (mut watch, _) = open(&fixture);
+    fixture.ok("WatchHold", &json!({}));
+    for name in ["a", "b", "c"] {
+        fixture.put(name, "");
+    }
+    let watches = fixture.ok("Watches", &json!({}));
+    let held = &watches["watches"][0];
+    assert_eq!(
+        (&held["state"], &held["resource"]),
+        (&json!("held"), &json!("configmaps"))
+    );
+    assert!(held["lag"].as_i64() >= Some(3), "{held}");
+    fixture.ok("WatchRelease", &json!({"id": held["id"]}));
+    for name in ["a", "b", "c"] {
+        let event = watch.next().expect("an event");
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+}
+
+#[test]
+fn a_rule_holds_until_it_is_removed() {
+    let fixture = Fixture::new(ClockMode::System);
+    let (mut watch, _) = open(&fixture);
+    let rule = fixture.ok("FaultAdd", &json!({"resource": "configmaps", "hold": true}));
+    fixture.put("a", "");
+    while fixture.ok("Watches", &json!({}))["watches"][0]["state"] != "held" {}
+    fixture.put("b", "");
+    fixture.ok("FaultClear", &json!({"id": rule["id"]}));
+    for name in ["a", "b"] {
+        let event = watch.next().expect("an event");
+        assert_eq!(event["object"]["metadata"]["name"], name);
+    }
+}
+
+#[test]
+fn a_canceled_watch_ends_with_an_expired_error_and_a_cut_one_breaks_off() {
+    let fixture = Fixture::new(ClockMode::System);
+    let (mut watch, _) = open(&fixture);
+    fixture.ok("WatchCancelCompacted", &json!({}));
+    let error = watch.next().expect("an event");
+    assert_eq!(
+        (&error["type"], &error["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    assert_eq!(error["object"]["reason"], "Expired");
+    assert_eq!(watch.next(), None);
+    while fixture.ok("Watches", &json!({}))["watches"] != json!([]) {}
+    let (mut watch, _) = open(&fixture);
+    fixture.ok("WatchCut", &json!({}));
+    assert_eq!(watch.next(), None);
+    let (status, answer) = fixture.control("WatchCut", &json!({"id": 999}));
+    assert_eq!(status, 404, "{answer}");
+}
+
+#[test]
+fn a_bookmark_is_sent_now() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let (mut watch, at) = open(&fixture);
+    fixture.ok("WatchBookmark", &json!({}));
+    let bookmark = watch.next().expect("a bookmark");
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    assert_eq!(version(&bookmark["object"]), at);
+}
+
+#[test]
+fn a_server_stops_while_all_watches_are_held() {
+    let fixture = Fixture::new(ClockMode::System);
+    let (mut watch, _) = open(&fixture);
+    fixture.ok("FaultAdd", &json!({"hold": true}));
+    fixture.put("a", "");
+    fixture.ok("WatchHold", &json!({}));
+    fixture.server.stop();
+    assert_eq!(watch.next(), None);
+}
