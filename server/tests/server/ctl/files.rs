@@ -24,7 +24,7 @@ fn path(dir: &Path, name: &str) -> String {
 }
 
 /// Saves a snapshot as `etcdctl snapshot save` does.
-fn snapshot(server: &Server) -> Vec<u8> {
+pub(super) fn snapshot(server: &Server) -> Vec<u8> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let mut client = MaintenanceClient::new(channel(server.endpoint()).await);
