@@ -15,6 +15,7 @@ mod in_process;
 mod node;
 mod persist;
 mod run;
+mod save_on_panic;
 mod server;
 mod start_error;
 mod systemd;
@@ -39,6 +40,7 @@ pub use revstore_host::net::{
 };
 pub use revstore_persist::{Fsync, Options as PersistOptions, Persist};
 pub use run::{StopSignal, run};
+pub use save_on_panic::SaveOnPanic;
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;
 pub use version::{ETCD_CLUSTER_VERSION, ETCD_VERSION, REVSTORE_VERSION};

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Mutex, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
@@ -23,6 +24,7 @@ use crate::{
     in_process::{InProcess, TokioClock},
     node::{self, ServingNode, Sockets},
     persist::{Journal, Store},
+    save_on_panic::SaveOnPanic,
     start_error::StartError,
 };
 
@@ -211,6 +213,20 @@ impl Server {
     /// Returns the URL of the port of control, with the port that the system chose, if there is one.
     pub fn control_endpoint(&self) -> Option<&str> {
         self.control_endpoint.as_deref()
+    }
+
+    /// Saves the store and the journal of requests in a new directory in `directory` if this thread panics, as a test that
+    /// fails, before the returned value is dropped. Without [`control`](Self::control) nothing is saved.
+    ///
+    /// ```
+    /// # let artifacts = tempfile::tempdir()?;
+    /// let server = revstore::Server::builder().control(revstore::ClockMode::Manual).start()?;
+    /// let _saved = server.save_on_panic(artifacts.path());
+    /// // ... the test ...
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn save_on_panic(&self, directory: impl Into<PathBuf>) -> SaveOnPanic {
+        SaveOnPanic::new(self.control().cloned(), directory.into())
     }
 
     /// Returns the journal of the server, if [`Config::persist`] is set.

@@ -1,12 +1,16 @@
 //! The journal: from records to messages.
 
+use std::io::{self, Write};
+use std::mem;
 use std::sync::Arc;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+use prost::Message;
 use revstore_engine::KeyRange;
 use tonic::Status;
 
 use super::answers::text;
+use super::json;
 use crate::control::Control;
 use crate::fault::Failure;
 use crate::journal::{Event, Filter, Record};
@@ -31,7 +35,7 @@ pub(super) fn read(control: &Control, request: proto::JournalReadRequest) -> Rec
     let last = page.next;
     let mut dropped = page.dropped;
     let kept = page.records.into_iter().map(move |record| {
-        let dropped = std::mem::take(&mut dropped);
+        let dropped = mem::take(&mut dropped);
         Ok(message(&record, dropped))
     });
     let kept = stream::iter(kept);
@@ -45,6 +49,21 @@ pub(super) fn read(control: &Control, request: proto::JournalReadRequest) -> Rec
     let new = new.filter(move |(record, _)| std::future::ready(record.number > last));
     let new = new.map(|(record, dropped)| Ok(message(&record, dropped)));
     kept.chain(new).boxed()
+}
+
+/// Writes the kept records of the journal as `POST /control/v1/JournalRead` returns them: a JSON object in each line.
+///
+/// # Errors
+/// Those of `to`.
+pub fn write_journal(control: &Control, to: &mut dyn Write) -> io::Result<()> {
+    let page = control.journal(&Filter::default(), 0);
+    let mut dropped = page.dropped;
+    for record in &page.records {
+        let message = message(record, mem::take(&mut dropped)).encode_to_vec();
+        let line = json::response_line("JournalRead", message.into());
+        to.write_all(&line.map_err(io::Error::other)?)?;
+    }
+    to.flush()
 }
 
 fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {

@@ -317,6 +317,13 @@ fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, St
     Ok(message.encode_to_vec())
 }
 
+/// Converts an encoded response of a method to a JSON object on a line.
+pub(super) fn response_line(method: &str, message: Bytes) -> Result<Bytes, Status> {
+    let method = service().methods().find(|it| it.name() == method);
+    let method = method.ok_or_else(|| Status::internal("there is no such method"))?;
+    to_json(&method.output(), message)
+}
+
 /// Converts an encoded message to a JSON object on a line.
 fn to_json(descriptor: &MessageDescriptor, message: Bytes) -> Result<Bytes, Status> {
     let broken = |error: String| Status::internal(format!("a response cannot be written: {error}"));

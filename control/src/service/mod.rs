@@ -21,6 +21,7 @@ mod json;
 
 pub use self::access::{Access, TokenFile, TokenFileError};
 pub use self::http::ControlService;
+pub use self::journal::write_journal;
 
 /// The maximum size of a request, or of a chunk of a file.
 pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;

@@ -1,10 +1,10 @@
 //! Tests of a server embedded in a program.
 
-use std::{net::TcpStream, time::Duration};
+use std::{fs, net::TcpStream, thread, time::Duration};
 
 use crate::support::{block_on, connect, get, put, watch};
 use revstore::{
-    Config, ListenUrl, Server, StartError,
+    ClockMode, Config, ListenUrl, Server, StartError,
     engine::{AutoCompaction, Engine, ManualClock, Put, Revision},
 };
 use revstore_proto::etcdserverpb::{
@@ -13,6 +13,45 @@ use revstore_proto::etcdserverpb::{
     cluster_client::ClusterClient, kv_client::KvClient, request_op::Request,
 };
 use tonic::{Code, transport::Endpoint};
+
+#[test]
+fn a_test_that_panics_leaves_its_store_and_journal() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |fails: bool| {
+        let path = directory.path().join("saved");
+        thread::Builder::new()
+            .name("my::test".to_owned())
+            .spawn(move || {
+                let server = Server::builder()
+                    .control(ClockMode::Manual)
+                    .start()
+                    .unwrap();
+                let _saved = server.save_on_panic(path);
+                block_on(async {
+                    let client = connect(server.address().unwrap()).await;
+                    put(client, "key").await.unwrap();
+                });
+                assert!(!fails, "as expected");
+            })
+            .unwrap()
+            .join()
+    };
+    run(false).unwrap();
+    assert!(!directory.path().join("saved").exists());
+    for name in ["my__test-1", "my__test-2"] {
+        run(true).unwrap_err();
+        let read = |file| fs::read_to_string(directory.path().join("saved").join(name).join(file));
+        let (dump, journal) = (read("dump.txt").unwrap(), read("journal.jsonl").unwrap());
+        assert!(
+            dump.contains(r#"{"put":{"key":"key","value":"value""#),
+            "{dump}"
+        );
+        assert!(
+            journal.contains(r#""method":"etcdserverpb.KV/Put""#),
+            "{journal}"
+        );
+    }
+}
 
 #[test]
 fn a_server_starts_with_three_lines_of_code() -> Result<(), Box<dyn std::error::Error>> {
