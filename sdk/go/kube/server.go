@@ -23,7 +23,7 @@ type Server struct {
 	URL string
 	// Kubeconfig is the path of a kubeconfig with the credentials of an administrator. The file ends with the server.
 	Kubeconfig string
-	// Control controls the server. It is nil until revstore-apiserver has control, and its methods return an error then.
+	// Control controls the server; nil with Options.WithoutControl.
 	Control *control.Client
 
 	process *launch.Process
@@ -51,8 +51,6 @@ func Start(t testing.TB, options ...Options) *Server {
 // New starts a server without a test. Close stops it.
 func New(options ...Options) (*Server, error) {
 	given := launch.First(options)
-	// revstore-apiserver does not have control yet.
-	given.WithoutControl = true
 	process, err := launch.Start(program, given, "--secure-port=0", "--listen-http=127.0.0.1:0")
 	if err != nil {
 		return nil, err

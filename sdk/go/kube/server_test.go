@@ -3,6 +3,7 @@ package kube_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/discovery"
 
@@ -22,6 +23,10 @@ func TestAClientWorksWithTheConfiguration(t *testing.T) {
 	version, err := client.ServerVersion()
 	if err != nil || version.Major != "1" {
 		t.Fatal(version, err)
+	}
+	clock, err := server.Control.Advance(t.Context(), time.Hour)
+	if err != nil || clock.Now.Duration < time.Hour {
+		t.Fatal(clock, err)
 	}
 	server.Close()
 	if _, err := os.Stat(server.Kubeconfig); !os.IsNotExist(err) {

@@ -159,14 +159,12 @@ export class ControlError extends Error {
 /** A server was not found, or did not start. */
 export class StartError extends Error {}
 
-export interface ApiServerOptions {
+export interface ServerOptions {
   /** The path of the server, before that of the variable, of the package and of PATH. */
   binary?: string;
   flags?: string[];
   /** The time in milliseconds in which the server must be ready; 30,000 without it. */
   startTimeout?: number;
-}
-export interface ServerOptions extends ApiServerOptions {
   clock?: Mode;
   control?: boolean;
 }
@@ -183,9 +181,9 @@ export class Server extends Running {
   readonly endpoint: string;
   fork(): Promise<Server>;
 }
-/** A Kubernetes API server. It has no control yet. */
+/** A Kubernetes API server. */
 export class ApiServer extends Running {
-  static start(options?: ApiServerOptions): Promise<ApiServer>;
+  static start(options?: ServerOptions): Promise<ApiServer>;
   readonly url: string;
   readonly kubeconfig: string;
 }
@@ -198,4 +196,4 @@ export function withRevstore(options: ServerOptions, body: Body<Server>): (...co
 export function withFork(parent: Server | (() => Server | Promise<Server>), body: Body<Server>): (...context: any[]) => Promise<unknown>;
 /** Returns a function for a test with a Kubernetes API server of its own. */
 export function withApiServer(body: Body<ApiServer>): (...context: any[]) => Promise<unknown>;
-export function withApiServer(options: ApiServerOptions, body: Body<ApiServer>): (...context: any[]) => Promise<unknown>;
+export function withApiServer(options: ServerOptions, body: Body<ApiServer>): (...context: any[]) => Promise<unknown>;

@@ -62,6 +62,11 @@ async function journal(control) {
   return lines.join('');
 }
 
+function controlFlags(control, clock) {
+  const listen = control ? ['--control-listen-url=http://127.0.0.1:0'] : [];
+  return clock ? [...listen, `--control-clock=${clock}`] : listen;
+}
+
 /** An etcd, or a fork of one. */
 class Server extends Running {
   constructor(endpoint, ...running) {
@@ -78,8 +83,7 @@ class Server extends Running {
         '--listen-client-urls=http://127.0.0.1:0',
         '--advertise-client-urls=http://127.0.0.1:0',
         '--listen-peer-urls=http://127.0.0.1:0',
-        ...(control ? ['--control-listen-url=http://127.0.0.1:0'] : []),
-        ...(clock ? [`--control-clock=${clock}`] : []),
+        ...controlFlags(control, clock),
         ...flags,
       ],
       startTimeout,
@@ -95,7 +99,7 @@ class Server extends Running {
   }
 }
 
-/** A Kubernetes API server. It has no control yet. */
+/** A Kubernetes API server. */
 class ApiServer extends Running {
   constructor(url, kubeconfig, ...running) {
     super(...running);
@@ -104,16 +108,18 @@ class ApiServer extends Running {
   }
 
   /** Starts a server. */
-  static async start({ binary, flags = [], startTimeout = START_MS } = {}) {
+  static async start({ binary, clock, flags = [], control = true, startTimeout = START_MS } = {}) {
     const child = await Process.start(
       'revstore-apiserver',
       find('revstore-apiserver', 'REVSTORE_APISERVER_BIN', binary),
-      ['--secure-port=0', '--listen-http=127.0.0.1:0', ...flags],
+      ['--secure-port=0', '--listen-http=127.0.0.1:0', ...controlFlags(control, clock), ...flags],
       startTimeout,
     );
     const space = child.ready.indexOf(' ');
-    const [url, kubeconfig] = [child.ready.slice(0, space), child.ready.slice(space + 1)];
-    return new ApiServer(url, kubeconfig, child, noControl, () => child.stop());
+    const end = control ? child.ready.lastIndexOf(' ') : undefined;
+    const [url, kubeconfig] = [child.ready.slice(0, space), child.ready.slice(space + 1, end)];
+    const controlled = control ? new Control(child.ready.slice(end + 1)) : noControl;
+    return new ApiServer(url, kubeconfig, child, controlled, () => child.stop());
   }
 }
 

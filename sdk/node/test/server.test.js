@@ -165,7 +165,8 @@ test(
 
 test(
   'the API server answers',
-  withApiServer(async ({ url, kubeconfig }) => {
+  withApiServer(async ({ url, kubeconfig, control }) => {
+    assert.ok((await control.advance(HOUR)).now >= HOUR);
     assert.ok((await (await fetch(`${url}/version`)).json()).gitVersion);
     assert.match(require('node:fs').readFileSync(kubeconfig, 'utf8'), /apiVersion/);
   }),

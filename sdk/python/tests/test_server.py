@@ -118,3 +118,4 @@ def test_the_api_server_answers(revstore_apiserver):
         assert b"gitVersion" in answer.read()
     with open(revstore_apiserver.kubeconfig) as file:
         assert "apiVersion" in file.read()
+    assert revstore_apiserver.control.advance("1h").now >= timedelta(hours=1)

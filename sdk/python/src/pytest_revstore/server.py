@@ -68,8 +68,7 @@ class Server(_Running):
                 "--listen-client-urls=http://127.0.0.1:0",
                 "--advertise-client-urls=http://127.0.0.1:0",
                 "--listen-peer-urls=http://127.0.0.1:0",
-                *(["--control-listen-url=http://127.0.0.1:0"] if control else []),
-                *([f"--control-clock={clock}"] if clock else []),
+                *_control_flags(control, clock),
                 *flags,
             ],
             start_timeout,
@@ -95,14 +94,22 @@ class Server(_Running):
 
 
 class ApiServer(_Running):
-    """A Kubernetes API server, with `url` for plain HTTP and the path `kubeconfig`. It has no control yet."""
+    """A Kubernetes API server, with `url` for plain HTTP and the path `kubeconfig` and `control`."""
 
-    def __init__(self, *, binary=None, flags=(), start_timeout=START_SECONDS):
+    def __init__(self, *, binary=None, clock=None, flags=(), control=True, start_timeout=START_SECONDS):
         process = Process(
             "revstore-apiserver",
             find("revstore-apiserver", "REVSTORE_APISERVER_BIN", binary),
-            ["--secure-port=0", "--listen-http=127.0.0.1:0", *flags],
+            ["--secure-port=0", "--listen-http=127.0.0.1:0", *_control_flags(control, clock), *flags],
             start_timeout,
         )
-        super().__init__(process, NoControl())
         self.url, _, self.kubeconfig = process.ready.partition(" ")
+        url = None
+        if control:
+            self.kubeconfig, _, url = self.kubeconfig.rpartition(" ")
+        super().__init__(process, Control(url) if url else NoControl())
+
+
+def _control_flags(control, clock):
+    listen = ["--control-listen-url=http://127.0.0.1:0"] if control else []
+    return listen + ([f"--control-clock={clock}"] if clock else [])

@@ -2,6 +2,7 @@ package revstore.junit;
 
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -40,5 +41,16 @@ public record Options(Path binary, String clock, boolean control, List<String> f
     /** Returns these options with a time in which the server must be ready. */
     public Options withStartTimeout(Duration timeout) {
         return new Options(binary, clock, control, flags, timeout);
+    }
+
+    List<String> controlFlags() {
+        List<String> flags = new ArrayList<>();
+        if (control) {
+            flags.add("--control-listen-url=http://127.0.0.1:0");
+        }
+        if (clock != null) {
+            flags.add("--control-clock=" + clock);
+        }
+        return flags;
     }
 }

@@ -27,12 +27,7 @@ public final class Server implements AutoCloseable {
                 "--listen-client-urls=http://127.0.0.1:0",
                 "--advertise-client-urls=http://127.0.0.1:0",
                 "--listen-peer-urls=http://127.0.0.1:0"));
-        if (options.control()) {
-            flags.add("--control-listen-url=http://127.0.0.1:0");
-        }
-        if (options.clock() != null) {
-            flags.add("--control-clock=" + options.clock());
-        }
+        flags.addAll(options.controlFlags());
         ServerProcess process = ServerProcess.start(Program.REVSTORE, options, flags);
         String[] urls = process.ready().split(" ");
         return new Server(urls[0], urls.length > 1 ? new Control(urls[1]) : null, process, process::stop);

@@ -155,5 +155,7 @@ class ServerTest {
             assertTrue(new String(answer.readAllBytes(), UTF_8).contains("gitVersion"));
         }
         assertTrue(Files.readString(server.kubeconfig()).contains("apiVersion"));
+        var hour = Duration.ofHours(1);
+        assertTrue(server.control().advance(hour).now().compareTo(hour) >= 0);
     }
 }
