@@ -315,7 +315,8 @@ fn claims_are_completed_and_administrators_need_a_namespace_of_theirs() -> TestR
     }
     // The same for the devices that a status names.
     let path = format!("{}/resourceclaims", base("plain"));
-    let claim = json!({"metadata": {"name": "s"}, "spec": {"devices": {}}});
+    let claim = json!({"metadata": {"name": "s"}, "spec": {"devices": {"requests": [{"name": "r",
+        "exactly": {"deviceClassName": "x"}}]}}});
     assert_eq!(post(&server, &path, &claim).0, 201);
     let result = |access: bool| {
         json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": "d.e", "pool": "p",

@@ -1,5 +1,7 @@
 //! Devices: claims for them, their classes, and the slices by which drivers publish them.
 
+mod status;
+
 use std::collections::HashSet;
 
 use revstore_watch_cache::registry::JsonObject;
@@ -25,6 +27,7 @@ const DRIVER_BYTES_MAX: usize = 63;
 const IDENTIFIER_BYTES_MAX: usize = 32;
 const ATTRIBUTE_BYTES_MAX: usize = 64;
 const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
+const DATA_BYTES_MAX: usize = 10 * 1024;
 
 /// The mode of a request for a number of devices.
 const EXACT_COUNT: &str = "ExactCount";
@@ -37,8 +40,7 @@ pub(super) const KINDS: &[Kind] = &[
             let spec = class.child("spec");
             check_selectors(&spec.child("selectors"), causes);
             let config = spec.child("config");
-            check_length(&config, LIST_MAX, causes);
-            for item in config.items().take(LIST_MAX) {
+            for item in check_items(&config, LIST_MAX, causes) {
                 check_opaque(&item.child("opaque"), causes);
             }
             causes.check_text(&spec.child("extendedResourceName"), extended_resource_error);
@@ -55,6 +57,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate_update: |new, old, causes| {
             causes.check_immutable(&new.child("spec"), &old.child("spec"));
         },
+        validate_status: status::check_status,
         ..Kind::new(GROUP, "ResourceClaim").with_status()
     },
     Kind {
@@ -99,10 +102,17 @@ fn default_request(request: &mut JsonObject) {
     }
 }
 
-fn check_length(list: &Field<'_>, max: usize, causes: &mut Causes) {
-    if list.len() > max {
+/// Returns the items of a list that is not too long. Those of a longer one are not looked at.
+fn check_items<'a>(
+    list: &Field<'a>,
+    max: usize,
+    causes: &mut Causes,
+) -> impl Iterator<Item = Field<'a>> + use<'a> {
+    let fits = list.len() <= max;
+    if !fits {
         causes.push(StatusCause::too_many(list.path(), list.len(), max));
     }
+    list.items().take(if fits { max } else { 0 })
 }
 
 /// Adds a cause for an item whose name occurs before it in its list.
@@ -117,6 +127,20 @@ fn check_unique<'a>(
     }
 }
 
+/// Returns the names of the requests of a claim. An alternative has that of its request before its own.
+fn request_names(devices: &Field<'_>) -> HashSet<String> {
+    let mut known = HashSet::new();
+    for request in devices.child("requests").items().take(LIST_MAX) {
+        let name = request.child("name").text();
+        known.insert(name.to_owned());
+        let alternatives = request.child("firstAvailable");
+        for alternative in alternatives.items().take(ALTERNATIVES_MAX) {
+            known.insert(format!("{name}/{}", alternative.child("name").text()));
+        }
+    }
+    known
+}
+
 fn check_label(name: &Field<'_>, causes: &mut Causes) {
     if let Some(detail) = names::dns_label_error(name.text()) {
         causes.invalid_at(name.path(), name.text(), &detail);
@@ -126,13 +150,12 @@ fn check_label(name: &Field<'_>, causes: &mut Causes) {
 fn check_claim(spec: &Field<'_>, causes: &mut Causes) {
     let devices = spec.child("devices");
     let requests = devices.child("requests");
-    check_length(&requests, LIST_MAX, causes);
-    let (mut seen, mut known) = (HashSet::new(), HashSet::new());
-    for request in requests.items().take(LIST_MAX) {
+    let known = request_names(&devices);
+    let mut seen = HashSet::new();
+    for request in check_items(&requests, LIST_MAX, causes) {
         let name = request.child("name");
         check_label(&name, causes);
         check_unique(&request, &name, &mut seen, causes);
-        known.insert(name.text().to_owned());
         let (exactly, alternatives) = (request.child("exactly"), request.child("firstAvailable"));
         match (exactly.is_set(), alternatives.len() > 0) {
             (false, false) => causes.required(
@@ -146,21 +169,18 @@ fn check_claim(spec: &Field<'_>, causes: &mut Causes) {
             ),
             (true, false) => check_request(&exactly, causes),
             (false, true) => {
-                check_length(&alternatives, ALTERNATIVES_MAX, causes);
                 let mut seen = HashSet::new();
-                for alternative in alternatives.items().take(ALTERNATIVES_MAX) {
+                for alternative in check_items(&alternatives, ALTERNATIVES_MAX, causes) {
                     let part = alternative.child("name");
                     check_label(&part, causes);
                     check_unique(&alternative, &part, &mut seen, causes);
-                    known.insert(format!("{}/{}", name.text(), part.text()));
                     check_request(&alternative, causes);
                 }
             }
         }
     }
     let constraints = devices.child("constraints");
-    check_length(&constraints, LIST_MAX, causes);
-    for constraint in constraints.items().take(LIST_MAX) {
+    for constraint in check_items(&constraints, LIST_MAX, causes) {
         check_references(&constraint.child("requests"), &known, causes);
         let attribute = constraint.child("matchAttribute");
         if attribute.is_set() {
@@ -173,8 +193,7 @@ fn check_claim(spec: &Field<'_>, causes: &mut Causes) {
         }
     }
     let config = devices.child("config");
-    check_length(&config, LIST_MAX, causes);
-    for item in config.items().take(LIST_MAX) {
+    for item in check_items(&config, LIST_MAX, causes) {
         check_references(&item.child("requests"), &known, causes);
         check_opaque(&item.child("opaque"), causes);
     }
@@ -182,16 +201,26 @@ fn check_claim(spec: &Field<'_>, causes: &mut Causes) {
 
 /// Checks the names of requests that a constraint or a configuration is for.
 fn check_references(names: &Field<'_>, known: &HashSet<String>, causes: &mut Causes) {
-    check_length(names, LIST_MAX, causes);
     let mut seen = HashSet::new();
-    for name in names.items().take(LIST_MAX) {
-        if !known.contains(name.text()) {
-            causes.invalid(
-                &name,
-                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
-            );
-        }
+    for name in check_items(names, LIST_MAX, causes) {
+        check_reference(&name, known, causes);
         check_unique(&name, &name, &mut seen, causes);
+    }
+}
+
+/// Checks the name of a request, or of a request and an alternative of it.
+fn check_reference(name: &Field<'_>, known: &HashSet<String>, causes: &mut Causes) {
+    const DETAIL: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+    let parts: Vec<_> = name.text().splitn(3, '/').collect();
+    if parts.len() <= 2 {
+        for part in parts {
+            if let Some(detail) = names::dns_label_error(part) {
+                causes.invalid_at(name.path(), part, &detail);
+            }
+        }
+    }
+    if !known.contains(name.text()) {
+        causes.invalid_at(name.path(), name.text(), DETAIL);
     }
 }
 
@@ -233,8 +262,7 @@ fn check_request(request: &Field<'_>, causes: &mut Causes) {
 }
 
 fn check_selectors(selectors: &Field<'_>, causes: &mut Causes) {
-    check_length(selectors, LIST_MAX, causes);
-    for selector in selectors.items().take(LIST_MAX) {
+    for selector in check_items(selectors, LIST_MAX, causes) {
         let cel = selector.child("cel");
         if !cel.is_set() {
             causes.required(&cel, "");
@@ -261,8 +289,20 @@ fn check_opaque(opaque: &Field<'_>, causes: &mut Causes) {
     }
     check_driver(&opaque.child("driver"), causes);
     let parameters = opaque.child("parameters");
-    if !parameters.is_set() {
+    if parameters.is_set() {
+        check_data(&parameters, causes);
+    } else {
         causes.required(&parameters, "");
+    }
+}
+
+/// Checks what is meant for a driver: an object that is not too long.
+fn check_data(data: &Field<'_>, causes: &mut Causes) {
+    if data.value().to_string().len() > DATA_BYTES_MAX {
+        causes.push(StatusCause::too_long(data.path(), DATA_BYTES_MAX));
+    } else if data.object().is_none() {
+        let detail = "must be a valid JSON object";
+        causes.invalid_at(data.path(), "<value omitted>", detail);
     }
 }
 
@@ -330,9 +370,8 @@ fn check_slice(slice: &Field<'_>, causes: &mut Causes) {
         let detail = "only one of `sharedCounters` or `devices` is allowed";
         causes.invalid_at(spec.path(), "", detail);
     }
-    check_length(&devices, DEVICES_MAX, causes);
     let mut seen = HashSet::new();
-    for device in devices.items().take(DEVICES_MAX) {
+    for device in check_items(&devices, DEVICES_MAX, causes) {
         let name = device.child("name");
         check_label(&name, causes);
         check_unique(&device, &name, &mut seen, causes);
