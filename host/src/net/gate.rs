@@ -88,7 +88,13 @@ impl ConnectionHandle {
 
     /// Completes when the connection has to end after the requests in flight.
     pub(crate) async fn going_away(&self) {
-        self.wait(Command::GoAway).await;
+        let mut commands = self.command.subscribe();
+        // Not for the commands beyond: a reset or a black hole with a GOAWAY before it would tell the client to connect again.
+        let is_told = |command: &Command| *command == Command::GoAway;
+        if commands.wait_for(is_told).await.is_err() {
+            // The sender is `self`.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Waits for a command of at least this rank, and returns it.
