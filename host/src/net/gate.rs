@@ -170,3 +170,29 @@ pub(crate) async fn run_gated(
     drop(socket);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Waker},
+    };
+
+    use super::*;
+
+    #[test]
+    fn only_go_away_is_announced_to_the_client() {
+        let announced = |command: fn(&ConnectionHandle)| {
+            let handle = ConnectionHandle::new(None);
+            command(&handle);
+            let waited = pin!(handle.going_away());
+            waited
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_ready()
+        };
+        assert!(announced(ConnectionHandle::go_away));
+        assert!(!announced(ConnectionHandle::black_hole));
+        assert!(!announced(ConnectionHandle::close));
+        assert!(!announced(ConnectionHandle::reset));
+    }
+}
