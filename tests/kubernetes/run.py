@@ -7,7 +7,7 @@ usage: run.py BINARY            plays all scenarios: each must pass
                                 stores the objects in an etcd, which it starts, or in another server of etcd's API
 
 Without arguments, it also compares decisions about requests (authorization.py), the answers to hostile ones
-(hostile.py), those of admission policies (policies.py) and, from a server with all plugins, those of the built-in plugins
+(hostile.py), those of admission policies (policies.py) and webhooks (webhooks.py) and, from a server with all plugins, those of the built-in plugins
 (plugins.py).
 
 Starts the server on a free port.
@@ -101,7 +101,8 @@ def main():
             others = []
             if not sys.argv[2:]:
                 token = "testtoken"
-                for program in (["authorization.py", ready[2], token], ["hostile.py", ready[2]], ["policies.py", ready[2], token]):
+                for program in (["authorization.py", ready[2], token], ["hostile.py", ready[2]],
+                                ["policies.py", ready[2], token], ["webhooks.py", ready[2], token]):
                     command = [sys.executable, os.path.join(HERE, program[0]), *program[1:]]
                     others.append(subprocess.run(command, timeout=TIME_LIMIT).returncode)
         finally:

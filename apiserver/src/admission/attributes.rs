@@ -84,13 +84,22 @@ impl Attributes<'_> {
         names.group == group && names.plural == plural && self.subresource == subresource
     }
 
-    /// Returns the options of the request: `CreateOptions`, `UpdateOptions`, `PatchOptions` or `DeleteOptions`.
+    /// Returns the namespace that webhooks and policies see: a namespace that is created is in itself, as others are by
+    /// their paths.
+    pub(crate) fn shown_namespace(&self) -> &str {
+        if self.namespace.is_empty() && self.is_for("", "namespaces", "") {
+            &self.name
+        } else {
+            self.namespace
+        }
+    }
+
+    /// Returns the options of the request: `CreateOptions`, `UpdateOptions`, which patches have too, or `DeleteOptions`.
     pub(crate) fn options(&self) -> Value {
         let kind = match self.operation {
             Operation::Connect => return Value::Null,
             Operation::Delete => "DeleteOptions",
             Operation::Create => "CreateOptions",
-            Operation::Update if self.exchange.info.verb == "patch" => "PatchOptions",
             Operation::Update => "UpdateOptions",
         };
         let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
@@ -106,9 +115,6 @@ impl Attributes<'_> {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
                 options[name] = value.into();
             }
-        }
-        if kind == "PatchOptions" && self.exchange.query.first("force") == Some("true") {
-            options["force"] = true.into();
         }
         options
     }

@@ -24,7 +24,7 @@ use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self};
 use crate::http::reader::{self, Until};
 use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
-use crate::metrics::Requests;
+use crate::metrics::{Requests, WebhookMetrics};
 use crate::openapi::Documents;
 use crate::quota::Grants;
 use crate::storage::Storage;
@@ -44,6 +44,7 @@ pub(crate) struct Front {
     pub(crate) documents: Documents,
     pub(crate) storage: Arc<Storage>,
     pub(crate) requests: Requests,
+    pub(crate) webhook_metrics: WebhookMetrics,
     pub(crate) request_timeout: Duration,
     pub(crate) min_request_timeout: Duration,
     pub(crate) limits: Limits,

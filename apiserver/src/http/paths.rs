@@ -45,7 +45,11 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
         }
         ["healthz" | "livez" | "readyz", ..] => Ok(health(front, exchange, &parts).await),
         ["metrics"] if is_read => {
-            let page = metrics::page(&front.requests, &front.storage.cache);
+            let page = metrics::page(
+                &front.requests,
+                &front.webhook_metrics,
+                &front.storage.cache,
+            );
             let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
             Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
         }

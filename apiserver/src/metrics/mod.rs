@@ -1,14 +1,16 @@
 //! `/metrics`: the metrics of kube-apiserver, so that its dashboards and tools work.
 //!
-//! `requests` counts requests, the watch cache counts watches, events and objects, and [`Exposition`] adds the process.
+//! `requests` counts requests, `webhooks` the calls of admission webhooks, the watch cache counts watches, events and objects, and [`Exposition`] adds the process.
 //! A test compares the names with those of a real server, and names what is left out.
 
 mod requests;
+mod webhooks;
 
 use revstore_host::metrics::{Exposition, prometheus};
 use revstore_watch_cache::WatchCache;
 
 pub(crate) use requests::{Labels, Recording, Requests, Running};
+pub(crate) use webhooks::{Outcome, WebhookCall, WebhookMetrics};
 
 use crate::version;
 
@@ -26,9 +28,14 @@ const BUILD_INFO: [(&str, &str); 9] = [
 ];
 
 /// Returns the page.
-pub(crate) fn page(requests: &Requests, cache: &WatchCache) -> prometheus::Result<String> {
+pub(crate) fn page(
+    requests: &Requests,
+    webhooks: &WebhookMetrics,
+    cache: &WatchCache,
+) -> prometheus::Result<String> {
     let mut page = Exposition::new();
     requests.add(&mut page);
+    webhooks.add(&mut page);
     page.add(&cache.collector());
     let info = version::info();
     let labels = BUILD_INFO.map(|(label, _)| label);

@@ -1,23 +1,27 @@
 //! The clients of webhooks, which keep their connections.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER, USER_AGENT};
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use revstore_host::net::client_tls;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
+use crate::webhook::answer::Answer;
 use crate::webhook::connector::Connector;
 use crate::webhook::endpoint::Endpoint;
-use crate::webhook::error::{CallError, status_error, transport_error};
+use crate::webhook::error::{CallError, LATE, transport_error};
 use crate::webhook::resolver::Resolver;
 
 /// The time limit of a call that has no other one.
@@ -27,10 +31,10 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const CLIENTS_MAX: usize = 200;
 /// The number of calls at a time. Further ones wait within their time limits.
 const CALLS_MAX: usize = 1024;
-/// The size of the body of an answer in bytes. A call with a larger one fails.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// The part of the body of an error that is shown.
-const ERROR_BYTES_MAX: usize = 2048;
+/// The number of redirects of one call that are followed, and how often it is sent again because its answer has the
+/// header `Retry-After`. The same as Go's and client-go's.
+const REDIRECTS_MAX: u32 = 10;
+const RETRIES_MAX: u32 = 10;
 /// The number of idle connections that are kept for one endpoint, and for how long.
 const IDLE_CONNECTIONS_MAX: usize = 25;
 const IDLE_TIME: Duration = Duration::from_secs(90);
@@ -65,7 +69,8 @@ impl Clients {
         }
     }
 
-    /// Sends a body in JSON to a webhook, and returns that of its answer. Redirects are not followed.
+    /// Sends a body in JSON to a webhook, and returns its answer. Redirects are followed, and answers with the header
+    /// `Retry-After` are waited for, as by client-go.
     ///
     /// # Errors
     /// [`CallError`].
@@ -74,66 +79,66 @@ impl Clients {
         endpoint: &Endpoint,
         body: Vec<u8>,
         limit: Duration,
-    ) -> Result<Bytes, CallError> {
-        let client = self.client(endpoint)?;
-        let url = format!(
-            "{}{}?timeout={}",
-            endpoint.origin,
-            endpoint.path,
-            go_seconds(limit)
-        );
-        let called = self.exchange(&client, &url, endpoint, body);
-        match tokio::time::timeout(limit, called).await {
-            Ok(answered) => answered,
-            Err(_) => Err(CallError::Transport {
-                url,
-                reason: "context deadline exceeded".to_owned(),
-            }),
+    ) -> Result<Answer, CallError> {
+        let end = Instant::now() + limit;
+        let timeout = go_seconds(limit);
+        let url = format!("{}{}?timeout={timeout}", endpoint.origin, endpoint.path);
+        let body = Bytes::from(body);
+        let late = |_: Elapsed| CallError::transport(&url, LATE);
+        let permit = tokio::time::timeout_at(end, self.calls.acquire()).await;
+        // The semaphore is never closed.
+        let _permit = permit.map_err(late)?;
+        let mut left = RETRIES_MAX;
+        loop {
+            let (response, last) = self.follow(endpoint, &url, &body, end).await?;
+            match retry_after(&response).filter(|_| left > 0) {
+                None => return Answer::read(response, &last, end).await,
+                Some(wait) => {
+                    left -= 1;
+                    drop(response);
+                    let waited = tokio::time::timeout_at(end, tokio::time::sleep(wait)).await;
+                    waited.map_err(late)?;
+                }
+            }
         }
     }
 
-    async fn exchange(
+    /// Sends a request, and follows redirects. Returns the last answer with its URL.
+    async fn follow(
         &self,
-        client: &HttpClient,
-        url: &str,
         endpoint: &Endpoint,
-        body: Vec<u8>,
-    ) -> Result<Bytes, CallError> {
-        let failed = |reason: String| CallError::Transport {
-            url: url.to_owned(),
-            reason,
-        };
-        // The semaphore is never closed.
-        let _permit = self.calls.acquire().await;
-        let host = endpoint.origin.trim_start_matches("https://");
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(url)
-            .header(HOST, host)
-            .header(ACCEPT, HeaderValue::from_static("application/json, */*"))
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .header(
-                USER_AGENT,
-                HeaderValue::from_static("kube-apiserver-admission"),
-            )
-            .body(Full::from(body))
-            .map_err(|error| failed(error.to_string()))?;
-        let answered = client.request(request).await;
-        let response = answered.map_err(|error| failed(transport_error(&error)))?;
-        let status = response.status();
-        let bytes = read(response).await?;
-        if (200..=206).contains(&status.as_u16()) {
-            return if bytes.is_empty() {
-                Err(CallError::Answer(format!(
-                    "0-length response with status code: {} and content type: ",
-                    status.as_u16()
-                )))
-            } else {
-                Ok(bytes)
+        url: &str,
+        body: &Bytes,
+        end: Instant,
+    ) -> Result<(Response<Incoming>, String), CallError> {
+        let (mut place, mut url) = (Cow::Borrowed(endpoint), url.to_owned());
+        let mut method = Method::POST;
+        let mut referer = None;
+        for _ in 0..REDIRECTS_MAX {
+            let client = self.client(&place)?;
+            let sent = send(&client, &method, (&url, referer), &place, body);
+            let response = match tokio::time::timeout_at(end, sent).await {
+                Ok(sent) => sent?,
+                Err(_) => return Err(CallError::transport(&url, LATE)),
             };
+            let Some((location, keeps)) = redirect(&response) else {
+                return Ok((response, url));
+            };
+            if !keeps {
+                method = Method::GET;
+            }
+            let (next, next_url) = place
+                .redirected(&url, location)
+                .map_err(|reason| CallError::transport(location, &reason))?;
+            referer = HeaderValue::from_str(&url).ok();
+            (place, url) = (Cow::Owned(next), next_url);
+            if !url.starts_with("https://") {
+                return Err(CallError::transport(&url, "unsupported protocol scheme"));
+            }
         }
-        let shown = &bytes[..bytes.len().min(ERROR_BYTES_MAX)];
-        Err(status_error(status, String::from_utf8_lossy(shown).trim()))
+        let shown = url.strip_prefix(&endpoint.origin).unwrap_or(&url);
+        let reason = format!("stopped after {REDIRECTS_MAX} redirects");
+        Err(CallError::transport(shown, &reason))
     }
 
     /// Returns the client of an endpoint.
@@ -184,36 +189,59 @@ impl Clients {
     }
 }
 
-/// Reads the body of an answer.
-async fn read(response: Response<Incoming>) -> Result<Bytes, CallError> {
-    let is_error = response.status() != StatusCode::OK;
-    let mut body = response.into_body();
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = match frame {
-            Ok(frame) => frame,
-            // The status of an error is enough.
-            Err(_) if is_error => break,
-            Err(error) => {
-                return Err(CallError::Answer(format!(
-                    "unexpected error when reading response body. Please retry. Original error: {}",
-                    transport_error(&error)
-                )));
-            }
-        };
-        if let Ok(data) = frame.into_data() {
-            bytes.extend_from_slice(&data);
-        }
-        if is_error && bytes.len() >= ERROR_BYTES_MAX {
-            break;
-        }
-        if bytes.len() > ANSWER_BYTES_MAX {
-            return Err(CallError::Answer(format!(
-                "the response body has more than {ANSWER_BYTES_MAX} bytes"
-            )));
-        }
+/// Sends one request of a call.
+async fn send(
+    client: &HttpClient,
+    method: &Method,
+    (url, referer): (&str, Option<HeaderValue>),
+    endpoint: &Endpoint,
+    body: &Bytes,
+) -> Result<Response<Incoming>, CallError> {
+    let host = endpoint.origin.trim_start_matches("https://");
+    let request = Request::builder()
+        .method(method)
+        .uri(url)
+        .header(HOST, host)
+        .header(ACCEPT, HeaderValue::from_static("application/json, */*"))
+        .header(
+            USER_AGENT,
+            HeaderValue::from_static("kube-apiserver-admission"),
+        );
+    let request = match referer {
+        Some(referer) => request.header(REFERER, referer),
+        None => request,
+    };
+    let request = if method == Method::POST {
+        request
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(Full::from(body.clone()))
+    } else {
+        request.body(Full::default())
+    };
+    let request = request.map_err(|error| CallError::transport(url, &error.to_string()))?;
+    let answered = client.request(request).await;
+    answered.map_err(|error| CallError::transport(url, &transport_error(&error)))
+}
+
+/// Returns the place to which an answer redirects, and whether the same request is sent there, not a GET.
+fn redirect(response: &Response<Incoming>) -> Option<(&str, bool)> {
+    let keeps = match response.status().as_u16() {
+        301..=303 => false,
+        307 | 308 => true,
+        _ => return None,
+    };
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    (!location.is_empty()).then_some((location, keeps))
+}
+
+/// Returns the time after which a request is sent again.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let code = response.status().as_u16();
+    if code != 429 && code < 500 {
+        return None;
     }
-    Ok(bytes.freeze())
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    seconds.parse().ok().map(Duration::from_secs)
 }
 
 /// Returns a time limit, rounded up to seconds, as Go prints it.

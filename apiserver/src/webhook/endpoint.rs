@@ -104,6 +104,43 @@ impl Endpoint {
         })
     }
 
+    /// Returns the place and the URL to which the answer of a URL redirects. The certificates stay the same.
+    ///
+    /// # Errors
+    /// The location cannot be parsed.
+    pub(super) fn redirected(&self, url: &str, location: &str) -> Result<(Self, String), String> {
+        let bad = || format!("failed to parse Location header {location:?}");
+        let base = url.split(['?', '#']).next().unwrap_or_default();
+        let next = if location.contains("://") {
+            location.to_owned()
+        } else if let Some(rest) = location.strip_prefix("//") {
+            format!("https://{rest}")
+        } else if location.starts_with('/') {
+            format!("{}{location}", self.origin)
+        } else {
+            let folder = base.rfind('/').map_or(base, |end| &base[..=end]);
+            format!("{folder}{location}")
+        };
+        let uri: Uri = next.parse().map_err(|_| bad())?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(bad)?;
+        let origin = format!("{scheme}://{authority}");
+        if origin == self.origin {
+            return Ok((self.clone(), next));
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let place = Self {
+            target: Target::Host {
+                host: host.to_owned(),
+                port: uri.port_u16().unwrap_or(DEFAULT_PORT),
+            },
+            origin,
+            path: "/".to_owned(),
+            server_name: host.to_owned(),
+            authorities: self.authorities.clone(),
+        };
+        Ok((place, next))
+    }
+
     /// Returns whether HTTP/2 is offered: only to this machine, as by kube-apiserver, so that other connections
     /// are spread over several servers.
     pub(super) fn offers_http2(&self) -> bool {
@@ -119,10 +156,10 @@ impl Endpoint {
     }
 }
 
-/// Returns a path with a slash at its beginning, and none at its end.
+/// Returns a path with a slash at its beginning, none at its end, and single ones between its parts.
 fn clean(path: &str) -> String {
-    let path = path.trim_matches('/');
-    format!("/{path}")
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    format!("/{}", parts.collect::<Vec<_>>().join("/"))
 }
 
 #[cfg(test)]
@@ -141,10 +178,21 @@ mod tests {
         );
         assert_eq!((url.server_name.as_str(), &url.authorities), ("::1", &None));
         assert!(url.offers_http2());
-        let service = json!({"service": {"namespace": "n", "name": "s", "path": "x"}});
+        let redirected = |location: &str| {
+            let (place, next) = url.redirected("https://[::1]:9443/a?b", location).unwrap();
+            (place.origin, next)
+        };
+        let own = "https://[::1]:9443".to_owned();
+        assert_eq!(redirected("/c"), (own.clone(), format!("{own}/c")));
+        assert_eq!(redirected("c?d"), (own.clone(), format!("{own}/c?d")));
+        let other = ("https://h".to_owned(), "https://h/c".to_owned());
+        assert_eq!(redirected("//h/c"), other);
+        assert_eq!(redirected("https://h/c"), other);
+        assert!(url.redirected("https://a", "https://").is_err());
+        let service = json!({"service": {"namespace": "n", "name": "s", "path": "x//y"}});
         let service = Endpoint::parse(&service).unwrap();
         assert_eq!(service.origin, "https://s.n.svc:443");
-        assert_eq!(service.path, "/x");
+        assert_eq!(service.path, "/x/y");
         assert!(matches!(service.target, Target::Service { port: 443, .. }));
         assert!(!service.offers_http2());
         assert_eq!(Endpoint::parse(&json!({})), Err(EndpointError::Missing));

@@ -27,6 +27,36 @@ pub(crate) enum CallError {
     Answer(String),
 }
 
+/// What Go says when a time limit has passed.
+pub(super) const LATE: &str = "context deadline exceeded";
+
+impl CallError {
+    /// Returns the code of an error that has one.
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    pub(super) fn transport(url: &str, reason: &str) -> Self {
+        Self::Transport {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Returns what is wrong with a media type without parameters.
+pub(super) fn media_type_error(text: &str) -> Option<&'static str> {
+    let (kind, sub) = text.split_once('/').unwrap_or((text, "x"));
+    if kind.is_empty() {
+        return Some("mime: no media type");
+    }
+    let is_token = |text: &str| !text.is_empty() && !text.contains(['/', ' ', '"', '\\']);
+    (!is_token(kind) || !is_token(sub)).then_some("mime: unexpected content after media subtype")
+}
+
 /// Returns the error of an answer with a status that is no success.
 pub(super) fn status_error(status: StatusCode, body: &str) -> CallError {
     let code = status.as_u16();
@@ -35,7 +65,7 @@ pub(super) fn status_error(status: StatusCode, body: &str) -> CallError {
         401 => "the server has asked for the client to provide credentials".to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
-        406 | 415 if body.is_empty() => {
+        406 if body.is_empty() || body == "unknown" => {
             "the server was unable to respond with a content type that the client supports"
                 .to_owned()
         }
@@ -49,7 +79,6 @@ pub(super) fn status_error(status: StatusCode, body: &str) -> CallError {
                 processing the request"
             .to_owned(),
         500.. => {
-            let body = if body.is_empty() { "unknown" } else { body };
             format!("an error on the server ({body:?}) has prevented the request from succeeding")
         }
         _ => format!(
@@ -135,7 +164,7 @@ fn tls_text(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(error) = error else {
         return match error {
             rustls::Error::InvalidMessage(_) => {
-                "http: server gave HTTP response to HTTPS client".to_owned()
+                "tls: first record does not look like a TLS handshake".to_owned()
             }
             other => format!("tls: {other}"),
         };

@@ -1,5 +1,6 @@
 //! Calls of webhooks: where they are, connections that are kept, time limits, and the errors of Go's client.
 
+mod answer;
 mod client;
 mod client_config;
 mod connector;
@@ -8,6 +9,7 @@ mod error;
 mod resolver;
 mod route;
 
+pub(crate) use answer::Answer;
 pub(crate) use client::{Clients, DEFAULT_TIMEOUT, new_uid};
 pub(crate) use client_config::{bundle_error, place_errors};
 pub(crate) use endpoint::{Endpoint, EndpointError};

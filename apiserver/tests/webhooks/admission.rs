@@ -203,7 +203,7 @@ fn a_webhook_that_fails_is_met_by_its_policy() -> TestResult {
         ("stream", called.to_owned(), true),
         ("hang", format!("{called}{url}: context deadline exceeded"), true),
         ("garbage", format!("{called}couldn't get version/kind; json parse error: "), true),
-        ("redirect", format!("{called}the server responded with the status code 302"), true),
+        ("redirect", format!("{called}Post \"/\": stopped after 10 redirects"), true),
         ("absent", format!("{invalid}webhook response was absent"), true),
         ("uid", format!("{invalid}expected response.uid="), true),
         ("type", format!("{invalid}webhook returned response.patch but not response.patchType"), true),

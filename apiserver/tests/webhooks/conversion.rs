@@ -259,7 +259,7 @@ fn a_webhook_that_fails_is_an_error_of_the_request() -> TestResult {
         (json!("garbage"), "failed: couldn't get version/kind; json parse error: ".to_owned()),
         (json!("gzip"), "failed: couldn't get version/kind; json parse error: ".to_owned()),
         (json!("redirect"),
-            "failed: the server responded with the status code 307 but did not return more information".to_owned()),
+            "failed: Post \"/convert\": stopped after 10 redirects".to_owned()),
         (json!({"/response/uid": "x"}), "failed: expected response.uid=".to_owned()),
         (json!({"/response/result": {"status": "Failure", "message": "no"}}), "failed: no".to_owned()),
         (json!({"/response/convertedObjects": []}), "returned 0 objects, expected 1".to_owned()),

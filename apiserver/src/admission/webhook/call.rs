@@ -1,5 +1,7 @@
 //! The call of one webhook, and the errors of requests that follow from it.
 
+use std::time::Instant;
+
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{Reason, Status};
@@ -9,34 +11,69 @@ use super::hook::Hook;
 use super::matches::Invocation;
 use super::review::{ReviewVersion, Verdict};
 use crate::admission::Attributes;
+use crate::metrics::{Outcome, WebhookCall};
 use crate::webhook::new_uid;
 
 /// The lowest code of a denial.
 const DENIAL_CODE_MIN: u16 = 400;
+/// The code of a call that has failed without one.
+pub(super) const UNAVAILABLE: u16 = 503;
 
 /// Why a webhook did not allow a request.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The webhook could not be asked, which its failure policy may ignore.
-    Call(String),
-    /// The request fails.
-    Denied(RequestError),
+    /// The webhook could not be asked, which its failure policy may ignore. The code is that of metrics.
+    Call { reason: String, code: u16 },
+    /// The webhook denies the request.
+    Denied(Box<Status>),
+    /// The server fails to do what the webhook wants.
+    Internal(RequestError),
 }
 
 impl Failure {
     /// Returns the failure of a call.
-    pub(super) fn call(hook: &Hook, reason: impl std::fmt::Display) -> Self {
-        Self::Call(format!("failed calling webhook {:?}: {reason}", hook.name))
+    pub(super) fn call(hook: &Hook, code: u16, reason: impl std::fmt::Display) -> Self {
+        Self::Call {
+            reason: format!("failed calling webhook {:?}: {reason}", hook.name),
+            code,
+        }
     }
 
     /// Returns the error of the request, or `None` if the webhook is ignored.
     pub(super) fn error(self, hook: &Hook) -> Option<RequestError> {
         match self {
-            Self::Call(_) if hook.ignores_failures => None,
-            Self::Call(reason) => Some(RequestError::Internal(reason)),
-            Self::Denied(error) => Some(error),
+            Self::Call { .. } if hook.ignores_failures => None,
+            Self::Call { reason, .. } => Some(RequestError::Internal(reason)),
+            Self::Denied(status) => Some((*status).into()),
+            Self::Internal(error) => Some(error),
         }
     }
+}
+
+/// Counts a call that began at an instant.
+pub(super) fn observe(
+    request: &Attributes<'_>,
+    hook: &Hook,
+    is_mutating: bool,
+    began: Instant,
+    failure: Option<&Failure>,
+) {
+    let outcome = match failure {
+        None => Outcome::Allowed,
+        Some(Failure::Call { code, .. }) => Outcome::Failed {
+            code: *code,
+            ignored: hook.ignores_failures,
+        },
+        Some(Failure::Denied(status)) => Outcome::Denied(status.code),
+        Some(Failure::Internal(_)) => Outcome::Internal,
+    };
+    let call = WebhookCall {
+        name: &hook.name,
+        is_mutating,
+        operation: request.operation.name(),
+    };
+    let metrics = &request.front.webhook_metrics;
+    metrics.observe(call, began.elapsed(), outcome);
 }
 
 /// Asks a webhook about the objects in the version that it wants.
@@ -56,34 +93,39 @@ pub(super) async fn call(
             Some(true) => {}
             Some(false) => {
                 let message = format!("admission webhook {:?} does not support dry run", hook.name);
-                return Err(Failure::Denied(RequestError::BadRequest(message)));
+                return Err(Failure::Internal(RequestError::BadRequest(message)));
             }
-            None => return Err(Failure::call(hook, "Webhook SideEffects is nil")),
+            None => return Err(Failure::call(hook, 400, "Webhook SideEffects is nil")),
         }
     }
     let version = ReviewVersion::of(&hook.review_versions).ok_or_else(|| {
         Failure::call(
             hook,
+            400,
             "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)",
         )
     })?;
     let endpoint = hook
         .endpoint
         .as_ref()
-        .map_err(|error| Failure::call(hook, format!("could not get REST client: {error}")))?;
+        .map_err(|error| Failure::call(hook, 500, format!("could not get REST client: {error}")))?;
     let uid = new_uid();
-    let body = version.request(&uid, request, invocation, object, old);
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::call(hook, format!("failed to call webhook: {error}"))
+    let body = version.request(&uid, request, invocation, is_mutating, object, old);
+    let failed = |code: Option<u16>, error: &dyn std::fmt::Display| {
+        let code = code.unwrap_or(UNAVAILABLE);
+        Failure::call(hook, code, format!("failed to call webhook: {error}"))
     };
     let clients = &request.front.webhooks;
     let answer = clients.call(endpoint, body, hook.timeout).await;
-    let answer = answer.map_err(|error| failed(&error))?;
-    let review = ReviewVersion::decode(&answer).map_err(|error| failed(&error))?;
+    let answer = answer.map_err(|error| failed(error.code(), &error))?;
+    let review = version
+        .decode(&answer)
+        .map_err(|error| failed(None, &error))?;
     let verdict = version
         .verdict(&uid, is_mutating, review)
         .map_err(|error| {
-            Failure::call(hook, format!("received invalid webhook response: {error}"))
+            let reason = format!("received invalid webhook response: {error}");
+            Failure::call(hook, UNAVAILABLE, reason)
         })?;
     for (key, value) in &verdict.annotations {
         request
@@ -97,7 +139,7 @@ pub(super) async fn call(
         return Ok(verdict);
     }
     let denial = denial(&hook.name, &verdict.result);
-    Err(Failure::Denied(denial.into()))
+    Err(Failure::Denied(Box::new(denial)))
 }
 
 /// Returns the status of a denied request.

@@ -1,10 +1,11 @@
 //! The plugins that ask webhooks: `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`.
 //!
 //! `source.rs` has the webhooks of all configurations in the store, `matches.rs` says which of them a request is for,
-//! `review.rs` writes their requests and reads their answers, `call.rs` calls one, and `mutating.rs` and `validating.rs`
+//! `review.rs` writes their requests and reads their answers, with `decode.rs`, `call.rs` calls one, and `mutating.rs` and `validating.rs`
 //! do it in the order of the two phases. `versions.rs` converts objects for webhooks that want another version.
 
 mod call;
+mod decode;
 mod hook;
 mod matches;
 mod mutating;

@@ -1,17 +1,19 @@
 //! The plugin `MutatingAdmissionWebhook`.
 
+use std::time::Instant;
+
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
 
-use super::call::{Failure, call};
+use super::call::{Failure, UNAVAILABLE, call, observe};
 use super::hook::Hook;
 use super::is_exempt;
 use super::matches::{Invocation, invocation};
 use super::review::Verdict;
 use super::source::Source;
 use super::validating::shown;
-use super::versions::converted;
+use super::versions::{converted, equivalents};
 use crate::admission::{Attributes, Calls, Decision, Phase, Plugin};
 use crate::patch::JsonPatch;
 
@@ -64,9 +66,11 @@ impl MutatingWebhooks {
                 continue;
             }
             let round = format!("round_{}_index_{index}", u8::from(is_second));
+            let began = Instant::now();
             let changed = self
                 .ask(request, &invocation, &round, object.as_deref_mut())
                 .await;
+            observe(request, hook, true, began, changed.as_ref().err());
             let is_changed = matches!(changed, Ok(true));
             annotate(
                 request,
@@ -110,9 +114,9 @@ impl MutatingWebhooks {
     ) -> Result<bool, Failure> {
         let hook = invocation.hook;
         let new = shown(request, invocation, object.as_deref()).await;
-        let new = new.map_err(Failure::Denied)?;
+        let new = new.map_err(Failure::Internal)?;
         let old = shown(request, invocation, request.old).await;
-        let old = old.map_err(Failure::Denied)?;
+        let old = old.map_err(Failure::Internal)?;
         let asked = call(request, invocation, true, new.as_deref(), old.as_deref());
         let verdict = asked.await?;
         let Some(patch) = patch(hook, &verdict)? else {
@@ -123,10 +127,10 @@ impl MutatingWebhooks {
                 "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
                 hook.name
             );
-            return Err(Failure::Denied(RequestError::Internal(message)));
+            return Err(Failure::Internal(RequestError::Internal(message)));
         };
         let before = new.into_owned();
-        let patched = patched(request, invocation, &patch, &before).map_err(Failure::Denied)?;
+        let patched = patched(request, invocation, &patch, &before).map_err(Failure::Internal)?;
         let shown: Value = serde_json::from_slice(verdict.patch.as_deref().unwrap_or_default())
             .unwrap_or_default();
         annotate(
@@ -146,7 +150,7 @@ impl MutatingWebhooks {
                 Some(other) if request.kind.kind == request.resource.names.kind => {
                     let back = converted(other, request.resource, patched).await;
                     back.map_err(|error| {
-                        Failure::Denied(RequestError::Internal(error.to_string()))
+                        Failure::Internal(RequestError::Internal(error.to_string()))
                     })?
                 }
                 _ => patched,
@@ -189,6 +193,7 @@ fn patch(hook: &Hook, verdict: &Verdict) -> Result<Option<JsonPatch>, Failure> {
     let (patch, _) = JsonPatch::from_body(bytes, false).map_err(|error| {
         Failure::call(
             hook,
+            UNAVAILABLE,
             format!("received undecodable patch in webhook response: {error}"),
         )
     })?;
@@ -198,6 +203,7 @@ fn patch(hook: &Hook, verdict: &Verdict) -> Result<Option<JsonPatch>, Failure> {
     if verdict.patch_type != "JSONPatch" {
         return Err(Failure::call(
             hook,
+            400,
             format!("unsupported patch type {:?}", verdict.patch_type),
         ));
     }
@@ -222,10 +228,21 @@ fn patched(
         let text = object.get(field).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()
     };
+    let is_other_version = text(&new, "kind") == text(before, "kind")
+        && equivalents(request)
+            .iter()
+            .any(|other| other.names.api_version() == text(&new, "apiVersion"));
+    if is_other_version {
+        // What it has is read as the version that the webhook was asked about.
+        new.insert("apiVersion".to_owned(), text(before, "apiVersion").into());
+    }
     for field in ["apiVersion", "kind"] {
+        if text(&new, field).is_empty() {
+            new.insert(field.to_owned(), text(before, field).into());
+        }
         if text(&new, field) != text(before, field) {
             return Err(internal(format!(
-                "no kind {:?} is registered for version {:?}",
+                "no kind {:?} is registered for version {:?} in scheme \"pkg/runtime/scheme.go:111\"",
                 text(&new, "kind"),
                 text(&new, "apiVersion")
             )));
@@ -236,9 +253,20 @@ fn patched(
         resource
             .rules
             .conform(&mut new)
-            .map_err(|error| internal(error.to_string()))?;
+            .map_err(|error| internal(without_kind(&error.to_string()).to_owned()))?;
     }
     Ok(new)
+}
+
+/// Returns the text of an error without the kind that it names, as a decoder says it.
+fn without_kind(text: &str) -> &str {
+    let (_, rest) = text
+        .split_once(" cannot be handled as a ")
+        .unwrap_or(("", text));
+    match rest.split_once(": ") {
+        Some((_, detail)) if rest.len() < text.len() => detail,
+        _ => text,
+    }
 }
 
 fn annotate(request: &Attributes<'_>, prefix: &str, round: &str, value: &Value) {

@@ -1,16 +1,19 @@
 //! The requests to admission webhooks, and what is checked of their answers.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Map, Value, json};
 
+use super::decode::decode;
 use super::matches::Invocation;
 use crate::admission::Attributes;
-use crate::decode::{from_json, json_type};
+use crate::webhook::Answer;
 
 /// The group of `AdmissionReview`.
-const GROUP: &str = "admission.k8s.io";
+pub(super) const GROUP: &str = "admission.k8s.io";
 
 /// The version of `AdmissionReview` that is sent to a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl ReviewVersion {
         })
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
             Self::V1Beta1 => "v1beta1",
@@ -55,6 +58,7 @@ impl ReviewVersion {
         uid: &str,
         request: &Attributes<'_>,
         invocation: &Invocation<'_>,
+        is_mutating: bool,
         object: Option<&JsonObject>,
         old: Option<&JsonObject>,
     ) -> Vec<u8> {
@@ -81,6 +85,8 @@ impl ReviewVersion {
                 (if is_own { asked_kind } else { kind.clone() }, asked)
             }
         };
+        let is_patch = request.exchange.info.verb == "patch";
+        let object = object.map(|object| with_version(object, old, !is_mutating || is_patch));
         let mut asked = json!({
             "uid": uid,
             "kind": asked_kind,
@@ -98,7 +104,7 @@ impl ReviewVersion {
             ("subResource", request.subresource),
             ("requestSubResource", request.subresource),
             ("name", &*request.name),
-            ("namespace", request.namespace),
+            ("namespace", request.shown_namespace()),
         ];
         for (field, text) in texts {
             if !text.is_empty() {
@@ -114,22 +120,15 @@ impl ReviewVersion {
         serde_json::to_vec(&review).unwrap_or_default()
     }
 
-    /// Returns the review in the body of an answer.
+    /// Returns the review in an answer, whose fields have the right types.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn decode(body: &[u8]) -> Result<Map<String, Value>, String> {
-        let unreadable =
-            |error: String| format!("couldn't get version/kind; json parse error: {error}");
-        let decoded = from_json(body).map_err(|error| unreadable(error.to_string()))?;
-        match decoded.value {
-            Value::Object(review) => Ok(review),
-            other => Err(unreadable(format!(
-                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
-                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                json_type(&other)
-            ))),
+    pub(super) fn decode(self, answer: &Answer) -> Result<Map<String, Value>, String> {
+        if answer.is_protobuf {
+            return Err("empty body".to_owned());
         }
+        decode(self, &answer.body)
     }
 
     /// Returns the answer in a review.
@@ -169,9 +168,7 @@ impl ReviewVersion {
             }
         }
         let patch = match response.remove("patch") {
-            Some(Value::String(text)) => STANDARD
-                .decode(text)
-                .map_err(|error| format!("illegal base64 data in response.patch: {error}"))?,
+            Some(Value::String(text)) => STANDARD.decode(text).unwrap_or_default(),
             _ => Vec::new(),
         };
         let patch_type = match response.remove("patchType") {
@@ -207,6 +204,26 @@ impl ReviewVersion {
             result: response.remove("status").unwrap_or_default(),
         })
     }
+}
+
+/// Returns an object with the resource version of the current one, if it has none and the webhook is to see it.
+fn with_version<'a>(
+    object: &'a JsonObject,
+    old: Option<&JsonObject>,
+    is_shown: bool,
+) -> Cow<'a, JsonObject> {
+    let version = |object: &JsonObject| object.get("metadata")?.get("resourceVersion").cloned();
+    let current = old
+        .and_then(version)
+        .filter(|_| is_shown && version(object).is_none());
+    let Some(current) = current else {
+        return Cow::Borrowed(object);
+    };
+    let mut object = object.clone();
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.insert("resourceVersion".to_owned(), current);
+    }
+    Cow::Owned(object)
 }
 
 /// Checks that a patch and its type are there, or that neither is.
@@ -254,7 +271,7 @@ mod tests {
     use super::*;
 
     fn verdict(version: ReviewVersion, is_mutating: bool, body: &Value) -> Result<Verdict, String> {
-        let review = ReviewVersion::decode(body.to_string().as_bytes())?;
+        let review = decode(version, body.to_string().as_bytes())?;
         version.verdict("u", is_mutating, review)
     }
 
@@ -297,7 +314,5 @@ mod tests {
             (beta.patch.as_deref(), &*beta.patch_type),
             (Some(&b"[]"[..]), "JSONPatch")
         );
-        assert!(ReviewVersion::decode(b"garbage").is_err());
-        assert!(ReviewVersion::decode(b"[]").is_err());
     }
 }

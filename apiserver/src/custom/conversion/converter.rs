@@ -255,7 +255,7 @@ impl Converter {
         let body = version.request(&uid, target, objects);
         let answer = self.clients.call(endpoint, body, DEFAULT_TIMEOUT).await;
         let answer = answer.map_err(|error| error.to_string())?;
-        version.converted(&uid, &answer)
+        version.converted(&uid, &answer.body)
     }
 
     /// Returns a stored object with the value of its conversion.

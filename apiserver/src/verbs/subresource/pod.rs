@@ -293,7 +293,10 @@ fn connect_options(exchange: &Exchange, resource: &Resource, target: &Target) ->
     options.insert("kind".to_owned(), kind.into());
     options.insert("apiVersion".to_owned(), "v1".into());
     if target.subresource == "proxy" {
-        options.insert("path".to_owned(), target.rest.as_str().into());
+        let path = target.rest.trim_start_matches('/');
+        if !path.is_empty() {
+            options.insert("path".to_owned(), format!("/{path}").into());
+        }
         return options;
     }
     for name in ["stdin", "stdout", "stderr", "tty"] {
@@ -308,6 +311,16 @@ fn connect_options(exchange: &Exchange, resource: &Resource, target: &Target) ->
     let command: Vec<Value> = exchange.query.all("command").map(Value::from).collect();
     if !command.is_empty() {
         options.insert("command".to_owned(), command.into());
+    }
+    if target.subresource == "portforward" {
+        let ports = exchange.query.all("ports");
+        let ports = ports.flat_map(|ports| ports.split(','));
+        let ports: Vec<Value> = ports
+            .filter_map(|port| Some(port.parse::<i32>().ok()?.into()))
+            .collect();
+        if !ports.is_empty() {
+            options.insert("ports".to_owned(), ports.into());
+        }
     }
     options
 }
