@@ -6,7 +6,7 @@
 //!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
 //! - [`scale_of`] and [`set_scale`] are the scale subresource.
 //! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
-//! - [`field_error`] and [`field_value`] are the fields of field selectors.
+//! - [`field_error`] and [`selectable_fields`] are the fields of field selectors.
 //!
 //! Objects are JSON objects whose fields have the types of the schema. Fields with other types are treated
 //! as absent.
@@ -32,7 +32,8 @@ pub use families::pod::{Eviction, bind, evict, resize, set_ephemeral_containers}
 pub(crate) use families::service::prepare_allocation;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
-pub use selectable::{field_error, field_value, selectable_fields};
+pub(crate) use selectable::field_source;
+pub use selectable::{field_error, selectable_fields};
 pub(crate) use warning::ENFORCE_SECRETS;
 pub use warning::{deletion_warning, kind_warning, warnings};
 

@@ -1,9 +1,5 @@
 //! The fields of built-in kinds that field selectors can name.
 
-use revstore_watch_cache::registry::JsonObject;
-
-use super::edit;
-
 /// The fields of a kind besides the name and the namespace.
 struct Selectable {
     group: &'static str,
@@ -122,47 +118,26 @@ pub fn field_error(group: &str, kind: &str, field: &str) -> Option<String> {
     })
 }
 
-/// Returns the value of a field of an object, as selectors compare it. An absent field is an empty text.
-pub fn field_value(object: &JsonObject, field: &str) -> String {
-    match field {
-        "source" => {
-            let component = ["source", "deprecatedSource"]
-                .iter()
-                .map(|source| edit::text_at(object, &[source, "component"]))
-                .find(|component| !component.is_empty());
-            let own = ["reportingComponent", "reportingController"]
-                .iter()
-                .map(|name| edit::text(object, name))
-                .find(|name| !name.is_empty());
-            return component.or(own).unwrap_or_default().to_owned();
-        }
-        "status.podIPs" => {
-            let ips = edit::at(object, &["status", "podIPs"]).and_then(|ips| ips.as_array());
-            let ips = ips.into_iter().flatten().filter_map(|ip| ip["ip"].as_str());
-            return ips.collect::<Vec<_>>().join(",");
-        }
-        _ => {}
-    }
-    let field = if field == "status.successful" {
-        "status.succeeded"
-    } else {
-        field
-    };
-    let names: Vec<&str> = field.split('.').collect();
-    match edit::at(object, &names) {
-        Some(serde_json::Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None if ["spec.unschedulable", "spec.hostNetwork"].contains(&field) => "false".to_owned(),
-        None if field.ends_with(".replicas") || field.ends_with(".succeeded") => "0".to_owned(),
-        None => String::new(),
-    }
+/// Returns the paths of the value of a field and its value when it is absent, if the value is not just at the path that is
+/// the name of the field. The first path with a value counts; see [`JsonKind::with_source`].
+///
+/// [`JsonKind::with_source`]: revstore_watch_cache::JsonKind::with_source
+pub(crate) fn field_source(field: &str) -> Option<(&'static [&'static str], &'static str)> {
+    Some(match field {
+        "spec.unschedulable" => (&["spec.unschedulable"], "false"),
+        "spec.hostNetwork" => (&["spec.hostNetwork"], "false"),
+        "status.replicas" => (&["status.replicas"], "0"),
+        "status.successful" => (&["status.succeeded"], "0"),
+        // Known, and empty for all pods.
+        "status.podIPs" => (&[], ""),
+        "source" => (&["source.component", "reportingComponent"], ""),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::{field_error, field_value};
+    use super::field_error;
 
     #[test]
     fn errors_are_those_of_kubernetes() {
@@ -180,18 +155,5 @@ mod tests {
             error("", "ConfigMap", "data.x"),
             "\"data.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         );
-    }
-
-    #[test]
-    fn values_are_texts() {
-        let pod = json!({
-            "spec": {"nodeName": "n"},
-            "status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "::1"}]},
-        });
-        let value = |field| field_value(pod.as_object().unwrap(), field);
-        assert_eq!(value("spec.nodeName"), "n");
-        assert_eq!(value("status.podIPs"), "10.0.0.1,::1");
-        assert_eq!(value("spec.hostNetwork"), "false");
-        assert_eq!(value("status.phase"), "");
     }
 }

@@ -205,7 +205,12 @@ impl Storage {
         fields: &[String],
     ) -> ResourceConfig {
         let kind = JsonKind::new(names.api_version(), &*names.kind);
-        let kind = kind.with_fields(fields.iter().cloned());
+        let mut kind = kind.with_fields(fields.iter().cloned());
+        for field in fields {
+            if let Some((paths, absent)) = builtin::field_source(field) {
+                kind = kind.with_source(field, paths.iter().copied(), absent);
+            }
+        }
         let prefix = self.key_prefix(names);
         let config = if namespaced {
             ResourceConfig::namespaced(kind, &names.plural, &prefix)

@@ -1,4 +1,4 @@
-//! Field selectors of resources whose objects are stored in another version.
+//! Field selectors of built-in kinds.
 
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -68,5 +68,52 @@ fn events_are_selected_by_the_fields_of_either_version() -> TestResult {
     let path = format!("{EVENTS}?fieldSelector=regarding.name%3Dp1");
     assert_eq!(send(&server, "DELETE", &path, "").0, 200);
     assert_eq!(names(&server, EVENTS), ["e2"]);
+    Ok(())
+}
+
+/// Fields that an object does not have are those of Go's types: false, 0.
+#[test]
+fn absent_fields_have_the_values_of_go() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let nodes = "/api/v1/nodes";
+    for (name, unschedulable) in [("open", false), ("closed", true)] {
+        let mut node = json!({"metadata": {"name": name}, "spec": {}});
+        if unschedulable {
+            node["spec"]["unschedulable"] = json!(true);
+        }
+        assert_eq!(send(&server, "POST", nodes, &node.to_string()).0, 201);
+    }
+    let pods = "/api/v1/namespaces/default/pods";
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let pod = json!({"metadata": {"name": "p"}, "spec": spec});
+    assert_eq!(send(&server, "POST", pods, &pod.to_string()).0, 201);
+    let status =
+        json!({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
+    let path = format!("{pods}/p/status");
+    assert_eq!(send(&server, "PATCH", &path, &status.to_string()).0, 200);
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let spec = json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
+    let job = json!({"metadata": {"name": "j"}, "spec": spec});
+    assert_eq!(send(&server, "POST", jobs, &job.to_string()).0, 201);
+    for (path, selector, expected) in [
+        (nodes, "spec.unschedulable=false", "open"),
+        (nodes, "spec.unschedulable=true", "closed"),
+        (
+            pods,
+            "spec.hostNetwork=false,status.podIPs=,status.podIP=10.0.0.1",
+            "p",
+        ),
+        (jobs, "status.successful=0", "j"),
+    ] {
+        let selector = selector.replace('=', "%3D");
+        let path = format!("{path}?fieldSelector={selector}");
+        assert_eq!(names(&server, &path), [expected], "{path}");
+    }
+    let event = json!({
+        "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "source": {"component": "s"},
+    });
+    assert_eq!(send(&server, "POST", CORE, &event.to_string()).0, 201);
+    let path = format!("{CORE}?fieldSelector=source%3Ds");
+    assert_eq!(names(&server, &path), ["e"]);
     Ok(())
 }

@@ -32,6 +32,17 @@ pub struct JsonKind {
     api_version: String,
     kind: String,
     fields: Vec<String>,
+    /// Where the value of each field is.
+    sources: Vec<Source>,
+}
+
+/// Where the value of a selectable field is in an object.
+#[derive(Clone, Debug)]
+struct Source {
+    /// The first one with a value that is not empty counts.
+    paths: Vec<String>,
+    /// The value without one.
+    absent: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -131,16 +142,51 @@ impl JsonKind {
             api_version: api_version.into(),
             kind: kind.into(),
             fields: Vec::new(),
+            sources: Vec::new(),
         }
     }
 
     /// Sets the paths of the selectable fields, such as `spec.nodeName`.
     #[must_use]
     pub fn with_fields<F: Into<String>>(self, fields: impl IntoIterator<Item = F>) -> Self {
+        let fields: Vec<String> = fields.into_iter().map(Into::into).collect();
+        let source = |field: &String| Source {
+            paths: vec![field.clone()],
+            absent: None,
+        };
         Self {
-            fields: fields.into_iter().map(Into::into).collect(),
+            sources: fields.iter().map(source).collect(),
+            fields,
             ..self
         }
+    }
+
+    /// Sets where the value of one of the [fields](Self::with_fields) is, if not at the path that is its name: at the first
+    /// of several paths with a value that is not empty. Without a value it is `absent`.
+    ///
+    /// ```
+    /// use revstore_watch_cache::JsonKind;
+    /// use revstore_watch_cache::encode::Kind;
+    ///
+    /// let nodes = JsonKind::new("v1", "Node").with_fields(["spec.unschedulable"]);
+    /// let nodes = nodes.with_source("spec.unschedulable", ["spec.unschedulable"], "false");
+    /// let found = nodes.extract(br#"{"metadata":{}}"#)?;
+    /// assert_eq!(found.fields[0].as_deref(), Some("false"));
+    /// # Ok::<(), revstore_watch_cache::encode::DecodeError>(())
+    /// ```
+    #[must_use]
+    pub fn with_source<P: Into<String>>(
+        mut self,
+        field: &str,
+        paths: impl IntoIterator<Item = P>,
+        absent: &str,
+    ) -> Self {
+        let position = self.fields.iter().position(|known| known == field);
+        if let Some(source) = position.and_then(|position| self.sources.get_mut(position)) {
+            source.paths = paths.into_iter().map(Into::into).collect();
+            source.absent = Some(absent.into());
+        }
+        self
     }
 }
 
@@ -204,8 +250,8 @@ impl Kind for JsonKind {
         let undecodable = |error: serde_json::Error| DecodeError(error.to_string());
         let text = std::str::from_utf8(value).map_err(|error| DecodeError(error.to_string()))?;
         let is_wanted = |name: &str| {
-            let mut fields = self.fields.iter();
-            name == "metadata" || fields.any(|field| split_head(field).0 == name)
+            let mut paths = self.sources.iter().flat_map(|source| &source.paths);
+            name == "metadata" || paths.any(|path| split_head(path).0 == name)
         };
         let top = Parts::read(text, is_wanted).map_err(undecodable)?;
         let raw = top
@@ -218,17 +264,23 @@ impl Kind for JsonKind {
         let metadata: Metadata<'_> = serde_json::from_str(raw.get()).map_err(undecodable)?;
         let mut parsed: HashMap<&str, serde_json::Value> = HashMap::new();
         let mut fields = Vec::with_capacity(self.fields.len());
-        for field in &self.fields {
-            let (head, rest) = split_head(field);
-            let Some(raw) = top.get(head) else {
-                fields.push(None);
-                continue;
-            };
-            if !parsed.contains_key(head) {
-                let value = serde_json::from_str(raw.get()).map_err(undecodable)?;
-                parsed.insert(head, value);
+        for source in &self.sources {
+            let mut found: Option<Box<str>> = None;
+            for path in &source.paths {
+                let (head, rest) = split_head(path);
+                let Some(raw) = top.get(head) else {
+                    continue;
+                };
+                if !parsed.contains_key(head) {
+                    let value = serde_json::from_str(raw.get()).map_err(undecodable)?;
+                    parsed.insert(head, value);
+                }
+                let value = parsed.get(head).and_then(|value| scalar(value, rest));
+                if found.as_deref().unwrap_or_default().is_empty() {
+                    found = value.or(found);
+                }
             }
-            fields.push(parsed.get(head).and_then(|value| scalar(value, rest)));
+            fields.push(found.or_else(|| source.absent.clone()));
         }
         let labels = metadata.labels.unwrap_or_default();
         Ok(Attributes {
@@ -299,6 +351,27 @@ mod tests {
             "{\n\"metadata\":{\"name\":\"a\"}}",
             r#"{ "metadata":{"resourceVersion":"9","name":"a"}}"#,
         );
+    }
+
+    #[test]
+    fn a_field_may_have_several_sources_and_a_value_when_absent() {
+        let kind = JsonKind::new("v1", "X").with_fields(["a", "b", "c"]);
+        let kind = kind
+            .with_source("a", ["x.y", "z"], "none")
+            .with_source("b", [""; 0], "");
+        let fields = |value: &str| {
+            let found = kind.extract(value.as_bytes()).unwrap().fields;
+            found
+                .into_iter()
+                .map(|field| field.map(String::from))
+                .collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(fields(r#"{"metadata":{}}"#), [some("none"), some(""), None]);
+        let both = r#"{"metadata":{},"x":{"y":""},"z":1,"b":2,"c":true}"#;
+        assert_eq!(fields(both), [some("1"), some(""), some("true")]);
+        let first = r#"{"metadata":{},"x":{"y":"v"},"z":1}"#;
+        assert_eq!(fields(first), [some("v"), some(""), None]);
     }
 
     #[test]
