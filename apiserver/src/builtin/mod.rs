@@ -28,7 +28,7 @@ use revstore_watch_cache::registry::{JsonObject, Propagation};
 pub(crate) use families::certificates::CertificateRequest;
 pub use families::certificates::{approve, set_requester};
 pub use families::cluster::finalize_namespace;
-pub use families::pod::{Eviction, bind, evict, resize, set_ephemeral_containers};
+pub use families::pod::{Eviction, bind, check_binding, evict, resize, set_ephemeral_containers};
 pub(crate) use families::service::prepare_allocation;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};

@@ -658,6 +658,7 @@ fn bindings_name_their_pods() -> TestResult {
             "pods \"none\" not found",
         ),
         (json!({}), node(), 400, "Name parameter required."),
+        (json!({}), json!({}), 500, "target.name: Required value"),
         (
             json!({"name": "a", "namespace": "other"}),
             node(),

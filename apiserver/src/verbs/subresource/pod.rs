@@ -77,6 +77,7 @@ pub(crate) async fn bind_named(
     };
     let admitted = admission.admit_unstored(Operation::Create, &mut binding);
     admitted.await?;
+    builtin::check_binding(&binding)?;
     let name = text(&binding, "name");
     if name.is_empty() {
         let message = "Name parameter required.".to_owned();

@@ -23,7 +23,7 @@ use crate::builtin::rules::Kind;
 pub(super) use container::PROTOCOLS;
 pub(super) use defaults::{default_source, default_template};
 pub(super) use spec::{EFFECTS, Owner, check_node_term, check_template};
-pub use subresource::{Eviction, bind, evict, resize, set_ephemeral_containers};
+pub use subresource::{Eviction, bind, check_binding, evict, resize, set_ephemeral_containers};
 pub(super) use volume::check_one as check_volume_source;
 pub(in crate::builtin) use warnings::{template_warnings, warnings};
 

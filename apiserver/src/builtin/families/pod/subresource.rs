@@ -23,21 +23,31 @@ fn invalid(pod: &JsonObject, causes: Causes) -> RequestError {
     Status::invalid(&kind, name_of(pod), causes.into_vec()).into()
 }
 
-/// Returns a pod that is bound to the node of a `Binding`.
+/// Checks what can be checked of a binding without its pod.
 ///
 /// # Errors
-/// 409 if the pod is bound already, is being deleted or has scheduling gates; 500 if the binding names no
-/// node.
-pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObject, RequestError> {
+/// 500 if the binding names no node, as by kube-apiserver.
+pub fn check_binding(binding: &JsonObject) -> Result<(), RequestError> {
     let target = Field::root(binding).child("target");
     let mut causes = Causes::default();
     if !["", "Node"].contains(&target.child("kind").text()) {
         causes.not_supported(&target.child("kind"), &["Node", "<empty>"]);
     }
     causes.check_required(&target.child("name"));
-    if let Some(cause) = causes.into_vec().first() {
-        return Err(RequestError::Unclassified(cause.to_string()));
+    match causes.into_vec().first() {
+        Some(cause) => Err(RequestError::Unclassified(cause.to_string())),
+        None => Ok(()),
     }
+}
+
+/// Returns a pod that is bound to the node of a `Binding`.
+///
+/// # Errors
+/// 409 if the pod is bound already, is being deleted or has scheduling gates; 500 if the binding names no
+/// node.
+pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObject, RequestError> {
+    check_binding(binding)?;
+    let target = Field::root(binding).child("target");
     let name = name_of(pod);
     let conflict = |detail: &str| {
         let resource = ResourceName::new("", "pods/binding");
