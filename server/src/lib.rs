@@ -22,8 +22,7 @@ mod systemd;
 mod version;
 
 pub use config::{
-    AllowList, AuthConfig, AuthToken, Cluster, Config, ControlConfig, ControlFlags, Invocation,
-    JwtOptions, parse,
+    AllowList, AuthConfig, AuthToken, Cluster, Config, ControlConfig, Invocation, JwtOptions, parse,
 };
 #[cfg(feature = "channel")]
 pub use in_process::Connector;

@@ -1,6 +1,5 @@
 //! The configuration of the server.
 
-mod control;
 mod flags;
 mod kube_apiserver;
 mod service_accounts;
@@ -235,7 +234,7 @@ impl Config {
             Ok(chance) => chance,
             Err(error) => return fail(format!("--goaway-chance={chance}: {error}")),
         };
-        let control = control::control(values)?;
+        let control = ControlConfig::of_flags(values)?;
         let etcd = storage::etcd(values)?;
         let etcd_listen_urls = storage::etcd_listen_urls(values, etcd.is_some())?;
         Ok(Self {

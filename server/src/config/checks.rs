@@ -17,7 +17,8 @@ use revstore_host::{
 use revstore_persist::{Fsync, Options as PersistOptions};
 
 use super::{
-    AuthConfig, AuthToken, Cluster, Config, auto_compaction, control, flags, log_rotation, tls,
+    AuthConfig, AuthToken, Cluster, Config, ControlConfig, auto_compaction, flags, log_rotation,
+    tls,
 };
 
 /// The limit that `--quota-backend-bytes=0` means.
@@ -129,7 +130,7 @@ impl Config {
             listen_client_http_urls,
             listen_peer_urls,
             listen_metrics_urls,
-            control: control::control(values)?,
+            control: ControlConfig::of_flags(values)?,
             exit_with_stdin: values.get(&flags::EXIT_WITH_STDIN),
             advertise_client_urls,
             advertise_peer_urls,

@@ -7,7 +7,7 @@ use revstore_control::clock::{ClockMode, ControlClock, IDLE_DEFAULT};
 use revstore_control::service::{Access, TokenFile};
 use revstore_control::store::MEMORY_LIMIT_DEFAULT;
 use revstore_host::config::{ConfigError, GoDuration, Values};
-use revstore_host::net::{EndpointUrl, ListenAddress, ListenUrl};
+use revstore_host::net::{ListenAddress, ListenUrl};
 
 use super::flags;
 use crate::start_error::StartError;
@@ -59,23 +59,32 @@ impl From<ClockMode> for ControlConfig {
 }
 
 impl ControlConfig {
-    /// Returns the options in the values of flags, or `None` if control is off. `other` is a flag of control that was
-    /// given.
+    /// Returns the options in the values of the flags of control, or `None` if control is off. A program that declares
+    /// them under the same names has their defaults.
     ///
     /// # Errors
-    /// A value has no sense, or `other` is given without a URL.
-    pub fn of_flags(flags: ControlFlags) -> Result<Option<Self>, ConfigError> {
-        let Some(url) = flags.url else {
-            return match flags.other {
+    /// A value has no sense, or another flag is given without a URL.
+    pub fn of_flags(values: &Values) -> Result<Option<Self>, ConfigError> {
+        let Some(url) = values.get(&flags::CONTROL_LISTEN_URL).0 else {
+            let others = [
+                &flags::CONTROL_ALLOW_REMOTE.declaration,
+                &flags::CONTROL_TOKEN_FILE.declaration,
+                &flags::CONTROL_MEMORY_LIMIT.declaration,
+                &flags::CONTROL_CLOCK.declaration,
+                &flags::AUTO_ADVANCE_IDLE.declaration,
+            ];
+            return match others.iter().find(|flag| values.is_given(flag)) {
                 Some(other) => Err(ConfigError::new(format!(
-                    "--{other} requires --control-listen-url"
+                    "--{} requires --control-listen-url",
+                    other.name
                 ))),
                 None => Ok(None),
             };
         };
-        let clock = flags.clock.parse();
+        let clock = values.get(&flags::CONTROL_CLOCK).parse();
         let clock = clock.map_err(|error| ConfigError::new(format!("--control-clock: {error}")))?;
-        let idle = u64::try_from(flags.idle.0).ok().map(Duration::from_nanos);
+        let GoDuration(idle) = values.get(&flags::AUTO_ADVANCE_IDLE);
+        let idle = u64::try_from(idle).ok().map(Duration::from_nanos);
         let Some(auto_advance_idle) = idle.filter(|idle| *idle <= IDLE_MAX) else {
             return Err(ConfigError::new(
                 "--auto-advance-idle must be from 0s to 1m0s",
@@ -83,9 +92,9 @@ impl ControlConfig {
         };
         let control = Self {
             listen_url: Some(ListenUrl::try_from(url)?),
-            allow_remote: flags.allow_remote,
-            token_file: flags.token_file,
-            memory_limit: flags.memory_limit,
+            allow_remote: values.get(&flags::CONTROL_ALLOW_REMOTE),
+            token_file: values.get(&flags::CONTROL_TOKEN_FILE),
+            memory_limit: values.get(&flags::CONTROL_MEMORY_LIMIT),
             clock,
             auto_advance_idle,
         };
@@ -151,44 +160,4 @@ impl ControlConfig {
         }
         Ok(())
     }
-}
-
-/// The values of the flags of control.
-#[derive(Clone, Debug)]
-pub struct ControlFlags {
-    /// `--control-listen-url`.
-    pub url: Option<EndpointUrl>,
-    /// `--control-allow-remote`.
-    pub allow_remote: bool,
-    /// `--control-token-file`.
-    pub token_file: Option<PathBuf>,
-    /// `--control-memory-limit`.
-    pub memory_limit: u64,
-    /// `--control-clock`.
-    pub clock: String,
-    /// `--auto-advance-idle`.
-    pub idle: GoDuration,
-    /// The name of a flag of control besides the URL that was given, if there is one.
-    pub other: Option<&'static str>,
-}
-
-/// Returns the options of control, if it is on.
-pub(super) fn control(values: &Values) -> Result<Option<ControlConfig>, ConfigError> {
-    let others = [
-        &flags::CONTROL_ALLOW_REMOTE.declaration,
-        &flags::CONTROL_TOKEN_FILE.declaration,
-        &flags::CONTROL_MEMORY_LIMIT.declaration,
-        &flags::CONTROL_CLOCK.declaration,
-        &flags::AUTO_ADVANCE_IDLE.declaration,
-    ];
-    let other = others.iter().find(|flag| values.is_given(flag));
-    ControlConfig::of_flags(ControlFlags {
-        url: values.get(&flags::CONTROL_LISTEN_URL).0,
-        allow_remote: values.get(&flags::CONTROL_ALLOW_REMOTE),
-        token_file: values.get(&flags::CONTROL_TOKEN_FILE),
-        memory_limit: values.get(&flags::CONTROL_MEMORY_LIMIT),
-        clock: values.get(&flags::CONTROL_CLOCK),
-        idle: values.get(&flags::AUTO_ADVANCE_IDLE),
-        other: other.map(|flag| flag.name),
-    })
 }

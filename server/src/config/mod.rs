@@ -30,7 +30,7 @@ use crate::identity;
 
 pub use allow_list::AllowList;
 pub use auth_token::{AuthToken, JwtOptions};
-pub use control::{ControlConfig, ControlFlags};
+pub use control::ControlConfig;
 
 /// The task that a command line and its environment give to the process.
 pub type Invocation = config::Invocation<Config>;
