@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use revstore::{ClockMode, ControlConfig};
 use revstore_apiserver::{Config, Invocation, parse, parse_in_place};
 
 /// Returns the configuration and the warnings, or the error.
@@ -155,4 +156,40 @@ fn in_the_place_of_kube_apiserver_unknown_flags_cause_warnings() {
     // Other errors are still errors.
     assert!(parse_in_place(["--secure-port=x".into()], []).is_err());
     assert!(parse_in_place(["stray".into()], []).is_err());
+}
+
+#[test]
+fn flags_of_control_are_those_of_revstore() {
+    let listen = "--control-listen-url http://127.0.0.1:0";
+    let (config, _) = served(listen).expect("the command line is valid");
+    let mut expected = ControlConfig::default();
+    expected.listen_url = config.control.clone().and_then(|it| it.listen_url);
+    assert!(expected.listen_url.is_some());
+    assert_eq!(config.control, Some(expected));
+    let line = format!(
+        "{listen} --control-token-file token --control-allow-remote --control-memory-limit 5 \
+         --control-clock manual --auto-advance-idle 7ms"
+    );
+    let (config, _) = served(&line).expect("the command line is valid");
+    let control = config.control.expect("control is on");
+    assert_eq!(control.token_file.as_deref(), Some(Path::new("token")));
+    assert!(control.allow_remote);
+    assert_eq!(
+        (control.memory_limit, control.clock),
+        (5, ClockMode::Manual)
+    );
+    assert_eq!(control.auto_advance_idle, Duration::from_millis(7));
+    for (line, error) in [
+        (
+            "--control-clock manual",
+            "--control-clock requires --control-listen-url",
+        ),
+        (
+            "--control-listen-url http://0.0.0.0:0",
+            "is not an address of the loopback interface",
+        ),
+    ] {
+        let refused = served(line).expect_err(line);
+        assert!(refused.contains(error), "{line}: {refused}");
+    }
 }
