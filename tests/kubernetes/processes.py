@@ -177,8 +177,10 @@ class Front(Process):
 
     def __init__(self, binary, urls, directory, *flags, wait=True):
         tokens = os.path.join(directory, "tokens.csv")
-        with open(tokens, "w") as file:
+        # Replaced as a whole, because a server that starts beside this one reads it.
+        with open(tokens + ".new", "w") as file:
             file.write(TOKENS)
+        os.replace(tokens + ".new", tokens)
         super().__init__([binary, "--secure-port=0", "--controllers=none", "--etcd-servers=" + urls, "--token-auth-file=" + tokens, *flags],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.url = None
