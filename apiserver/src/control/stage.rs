@@ -7,7 +7,7 @@ use std::thread;
 
 use parking_lot::{Mutex, RwLock};
 use revstore_control::ControlError;
-use revstore_engine::{Engine, KeyRange, Revision, WatchOptions};
+use revstore_engine::{Engine, Revision};
 use revstore_host::net::{ConnectionGate, EndpointUrl, GRACE_PERIOD, ListenUrl};
 use revstore_watch_cache::cache::FeederThread;
 use tokio::sync::watch;
@@ -189,7 +189,6 @@ impl Stage {
         let failed = |error: StartError| {
             ControlError::Refused(format!("the store cannot be served: {error}"))
         };
-        compact_gap(&engine);
         let manifests = inner.manifests.clone().filter(|_| is_fresh);
         let built = inner
             .blueprint
@@ -231,20 +230,6 @@ impl Stage {
         };
         current.end_background();
         current.front.clone()
-    }
-}
-
-/// Compacts a store whose current revision has no events, because its revision was raised. A cache learns its position
-/// from events, so it would wait for one at this revision.
-fn compact_gap(engine: &Engine) {
-    let current = engine.current_revision();
-    let watcher = engine.watch(WatchOptions::of(KeyRange::all()).from(current));
-    let is_gap = watcher.is_ok_and(|mut watcher| watcher.try_next().is_none());
-    if is_gap
-        && current > Revision::FIRST
-        && let Ok(compaction) = engine.compact(current)
-    {
-        compaction.run();
     }
 }
 

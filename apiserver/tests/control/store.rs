@@ -94,6 +94,44 @@ fn a_jump_raises_the_revision_and_watches_end() {
 }
 
 #[test]
+fn the_history_before_a_raised_revision_is_kept() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let raise = |method: &str, body: &Value, next: i64| {
+        let first = fixture.put("a", "1");
+        let second = fixture.put("a", "2");
+        fixture.ok("StoreCheckpoint", &json!({"name": "c"}));
+        fixture.ok(method, body);
+        // Answered by a cache that no event has brought to the current revision.
+        let list = fixture.send("GET", MAPS, "").1;
+        assert_eq!((names(&list)[0], version(&list)), ("a", next - 1));
+        let at = |revision: i64| {
+            let field = format!("Revstore-At-Revision: {revision}\r\n");
+            let (status, object) = fixture.get_with(&format!("{MAPS}/a"), &field);
+            assert_eq!(status, 200, "{object}");
+            object["data"]["text"].clone()
+        };
+        assert_eq!(
+            [first, second, next - 1].map(at),
+            [json!("1"), json!("2"), json!("2")]
+        );
+        let watch = format!("{MAPS}?watch=true&resourceVersion={first}");
+        let mut watch = Watch::open(&fixture.server, &watch);
+        let mut texts = || {
+            watch
+                .next()
+                .map(|event| event["object"]["data"]["text"].clone())
+        };
+        assert_eq!(texts(), Some(json!("2")));
+        assert_eq!(fixture.put("a", "3"), next);
+        assert_eq!(texts(), Some(json!("3")));
+    };
+    raise("StoreJump", &json!({"revision": 5_000}), 5_000);
+    // The next round writes two revisions before the raise.
+    let restore = json!({"name": "c", "bump_revision": 1_000});
+    raise("StoreRestore", &restore, 6_003);
+}
+
+#[test]
 fn a_fork_is_independent_and_ends_with_a_drop() {
     let fixture = Fixture::with(ClockMode::Manual, |builder| {
         builder.etcd_listen([ListenUrl::localhost(0)])

@@ -225,6 +225,12 @@ impl Watcher {
         self.stream.request_progress();
     }
 
+    /// Returns whether the watcher has returned everything that writes before this call have caused; see
+    /// [`WatchStream::is_caught_up`].
+    pub fn is_caught_up(&self) -> bool {
+        self.stream.is_caught_up()
+    }
+
     fn poll_batch(
         &mut self,
         context: &mut Context<'_>,

@@ -62,8 +62,13 @@ impl EngineSource {
     fn watch_now(&self, request: &WatchRequest) -> Result<BatchStream, SourceError> {
         let mut options = WatchOptions::of(request.range.clone()).from(request.after.next());
         options.prev_kv = request.previous;
+        // Read before the watch begins: once the watch has caught up, it has delivered all changes up to here.
+        let current = self.engine.current_revision();
         let watcher = self.engine.watch(options).map_err(unavailable)?;
-        Ok(Box::pin(Batches { watcher }))
+        Ok(Box::pin(Batches {
+            watcher,
+            unreported: (current > request.after).then_some(current),
+        }))
     }
 
     fn write_now(
@@ -281,19 +286,42 @@ impl Source for EngineSource {
 /// The stream of batches of an engine watcher.
 struct Batches {
     watcher: Watcher,
+    /// The revision of the engine when the watch began, until a batch reports it or a later one. It may have no changes,
+    /// because the revision of the store was raised: then no event reports it.
+    unreported: Option<Revision>,
+}
+
+impl Batches {
+    /// Returns a batch without changes that reports the revision of the start, if the watch has delivered all changes
+    /// up to there and none of them has reported it.
+    fn report_start(&mut self) -> Option<Batch> {
+        if !self.watcher.is_caught_up() {
+            return None;
+        }
+        self.unreported.take().map(|through| Batch {
+            through,
+            changes: Vec::new(),
+        })
+    }
 }
 
 impl Stream for Batches {
     type Item = Result<Batch, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Pin::new(&mut self.watcher).poll_next(context).map(|next| {
-            next.map(|batch| {
-                batch
-                    .map(|batch| batch_of(&batch))
-                    .map_err(|_| SourceError::Compacted)
-            })
-        })
+        match Pin::new(&mut self.watcher).poll_next(context) {
+            Poll::Ready(Some(Ok(batch))) => {
+                let batch = batch_of(&batch);
+                self.unreported = self.unreported.filter(|start| *start > batch.through);
+                Poll::Ready(Some(Ok(batch)))
+            }
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(SourceError::Compacted))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => match self.report_start() {
+                Some(batch) => Poll::Ready(Some(Ok(batch))),
+                None => Poll::Pending,
+            },
+        }
     }
 }
 

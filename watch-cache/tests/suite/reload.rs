@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use pollster::block_on;
-use revstore_engine::Engine;
+use revstore_engine::{Engine, Jump};
 use revstore_watch_cache::cache::Readiness;
 use revstore_watch_cache::clock::ManualClock;
 use revstore_watch_cache::source::{
@@ -549,4 +549,53 @@ fn t_42_the_window_grows_and_shrinks_while_watchers_read() {
         let event = newest.try_next().unwrap();
         assert_eq!(event.revision().unwrap().0, start + 4000 + expected);
     }
+}
+
+#[test]
+fn a_store_whose_revision_was_raised_keeps_its_history() {
+    let engine = engine_at(10, &["a", "b", "c"]);
+    let jump = Jump {
+        current: Revision(1_000),
+        mark_compacted: false,
+    };
+    let raised = engine.to_builder().fork_at(&engine, jump).unwrap();
+    let mut polled = PolledCache::over(Arc::new(EngineSource::new(raised.clone())));
+    polled.step();
+    // The cache is as new as the store, although no event has this revision.
+    assert_eq!(polled.pods.readiness(), Readiness::Ready);
+    assert_eq!(polled.keys(&at("")).unwrap(), ["a", "b", "c"]);
+    assert_eq!(polled.keys(&at("1000")).unwrap(), ["a", "b", "c"]);
+    let future = polled.keys(&exact(1_001)).unwrap_err();
+    assert!(matches!(future, RequestError::TooLarge { .. }), "{future}");
+    // Before the raise, within it, and after it.
+    assert_eq!(polled.keys(&exact(9)).unwrap(), ["a", "b"]);
+    assert_eq!(polled.keys(&exact(500)).unwrap(), ["a", "b", "c"]);
+    let mut resumed = polled.watch(&from(8));
+    let mut within = polled.watch(&from(500));
+    assert_eq!(
+        ready_events(&mut resumed),
+        ["ADDED ns/b@9", "ADDED ns/c@10"]
+    );
+    assert_eq!(put(&raised, "d"), 1_001);
+    polled.step();
+    assert_eq!(ready_events(&mut resumed), ["ADDED ns/d@1001"]);
+    assert_eq!(ready_events(&mut within), ["ADDED ns/d@1001"]);
+    assert_eq!(polled.keys(&exact(999)).unwrap(), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_store_without_events_whose_revision_was_raised_is_ready() {
+    let engine = Engine::builder().build();
+    let jump = Jump {
+        current: Revision(7),
+        mark_compacted: false,
+    };
+    let raised = engine.to_builder().fork_at(&engine, jump).unwrap();
+    let mut polled = PolledCache::over(Arc::new(EngineSource::new(raised.clone())));
+    polled.step();
+    assert_eq!(polled.keys(&at("")).unwrap(), Vec::<String>::new());
+    let mut watch = polled.watch(&from(3));
+    assert_eq!(put(&raised, "a"), 8);
+    polled.step();
+    assert_eq!(ready_events(&mut watch), ["ADDED ns/a@8"]);
 }
