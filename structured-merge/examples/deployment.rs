@@ -73,7 +73,7 @@ fn main() -> Result<(), ApplyError> {
             ignored: &nothing,
         };
         let config = config.as_object().cloned().unwrap_or_default();
-        apply((live, &empty), &config, Schema::Object, &write, false)
+        apply((live, &empty), &config, &Schema::Object, &write, false)
     };
     let show = |title: &str, object: &Map<String, Value>| {
         println!("{title}: {}", object["spec"]["containers"]);

@@ -8,10 +8,10 @@ use thiserror::Error;
 use crate::compare::compare_objects;
 use crate::element::escape_html;
 use crate::update::UNTRACKED;
-use crate::validate::check_versions;
+use crate::versions::{ByVersion, VersionCompareError, compare_in_versions, reconcile, see};
 use crate::{
-    Entry, FieldSchema, FieldSet, Operation, PathElement, Write, fields_of, merge, path_text,
-    read_entries, remove, set_entries, track_update, validate,
+    Comparison, Entry, FieldSchema, FieldSet, Operation, PathElement, Versions, Write, fields_of,
+    merge, path_text, read_entries, remove, set_entries, track_update, validate,
 };
 
 /// The manager of the fields that an object has before it is applied for the first time.
@@ -79,10 +79,10 @@ fn conflict_text(conflicts: &[FieldConflict]) -> String {
 ///
 /// # Errors
 /// [`ApplyError`]. With `force` there are no conflicts: their fields are taken from the other managers.
-pub fn apply<S: FieldSchema>(
+pub fn apply<V: Versions>(
     (live, zero): (&Map<String, Value>, &Map<String, Value>),
     config: &Map<String, Value>,
-    schema: S,
+    versions: &V,
     write: &Write<'_>,
     force: bool,
 ) -> Result<Map<String, Value>, ApplyError> {
@@ -95,7 +95,7 @@ pub fn apply<S: FieldSchema>(
             manager: FIRST_MANAGER,
             ..write.clone()
         };
-        track_update(zero, &mut live, schema, &first).map_err(|error| {
+        track_update(zero, &mut live, versions, &first).map_err(|error| {
             ApplyError::Unfit(format!(
                 "failed to create manager for existing fields: {error}"
             ))
@@ -109,15 +109,16 @@ pub fn apply<S: FieldSchema>(
     if sent.is_some_and(|entries| !entries.is_null()) {
         return Err(ApplyError::HasEntries);
     }
+    let schema = versions.schema();
     validate_config(config, schema)?;
-    let mut applied = apply_once(&live, config, schema, write, force, entries.clone());
+    let mut applied = apply_once(&live, config, versions, write, force, entries.clone());
     if let Err(ApplyError::Conflicts(conflicts)) = &mut applied
         && write.manager == KUBECTL
         && let Some(allowed) = last_applied(&live, schema, write)
     {
         conflicts.retain(|conflict| !allowed.contains(&conflict.path));
         if conflicts.is_empty() {
-            applied = apply_once(&live, config, schema, write, true, entries);
+            applied = apply_once(&live, config, versions, write, true, entries);
         }
     }
     let mut applied = applied?;
@@ -158,62 +159,60 @@ pub fn kind_text(object: &Map<String, Value>) -> String {
     format!("{group}/{version}, Kind={}", text("kind"))
 }
 
-fn apply_once<S: FieldSchema>(
+fn apply_once<V: Versions>(
     live: &Map<String, Value>,
     config: &Map<String, Value>,
-    schema: S,
+    versions: &V,
     write: &Write<'_>,
     force: bool,
-    mut entries: Vec<Entry>,
+    entries: Vec<Entry>,
 ) -> Result<Map<String, Value>, ApplyError> {
     let unfit = |prefix: &str, error: String| ApplyError::Unfit(format!("{prefix}: {error}"));
-    let version = write.api_version;
-    check_versions(&entries, version, live, schema).map_err(ApplyError::Unfit)?;
-    for entry in &mut entries {
-        entry.fields.reconcile(schema);
-    }
-    let fields = fields_of(config, schema).recursive_difference(write.ignored);
+    let (version, schema) = (write.api_version, versions.schema());
     let mut own = Entry {
         manager: write.manager.to_owned(),
         operation: Operation::Apply,
         api_version: write.api_version.to_owned(),
         time: None,
         subresource: write.subresource.to_owned(),
-        fields,
+        fields: FieldSet::default(),
     };
-    let before = entries.iter().position(|entry| entry.is_same_manager(&own));
-    let before = before.map(|position| entries.remove(position));
+    let last = entries.iter().find(|entry| entry.is_same_manager(&own));
+    let last_time = last.and_then(|last| last.time.clone());
+    let mut entries = reconcile(entries, live, versions, version).map_err(ApplyError::Unfit)?;
     let merged =
         merge(live, config, schema).map_err(|error| unfit("failed to merge config", error))?;
-    let new = match &before {
-        Some(before) if !before.fields.is_empty() => {
-            prune(&merged, &before.fields, &own.fields, &entries, schema)
-        }
+    own.fields = fields_of(config, schema).recursive_difference(write.ignored);
+    let last = entries.iter().position(|entry| entry.is_same_manager(&own));
+    let last = last.map(|position| entries.remove(position));
+    let new = match &last {
+        Some(last) if !last.fields.is_empty() => prune(merged, last, &own, &entries, versions)
+            .map_err(|error| unfit("failed to prune fields", error))?,
         _ => merged,
     };
-    check_versions(&entries, version, &new, schema)
-        .map_err(|error| unfit("failed to convert new object", error))?;
-    let comparison = compare_objects(live, &new, schema)
+    let mut comparison = compare_objects(live, &new, schema)
         .map_err(|error| unfit("failed to compare objects", error.to_string()))?;
-    let changed = comparison
-        .modified
-        .union(&comparison.added)
-        .recursive_difference(write.ignored);
-    let removed = comparison.removed.recursive_difference(write.ignored);
+    comparison.leave_out(write.ignored);
+    let others = compare_in_versions(&entries, (live, &new), versions, version);
+    let others = others.map_err(|error| match error {
+        VersionCompareError::Old(text) => unfit("failed to convert old object", text),
+        VersionCompareError::New(text) => unfit("failed to convert new object", text),
+        VersionCompareError::Compare(error) => {
+            unfit("failed to compare objects", error.to_string())
+        }
+    })?;
+    let changed = comparison.changed();
     if !force {
-        let conflicts = conflicts(&entries, &changed);
+        let conflicts = conflicts(&entries, version, &changed, &others);
         if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
     }
-    let lost = changed.union(&removed);
-    for entry in &mut entries {
-        entry.fields = entry.fields.difference(&lost);
-    }
-    entries.retain(|entry| !entry.fields.is_empty());
+    let lost = changed.union(&comparison.removed);
+    let mut entries = Entry::without(entries, write, &lost, &others, versions);
     own.fields = own.fields.difference(&FieldSet::of_names(&UNTRACKED));
     own.time = if new == *live {
-        before.and_then(|before| before.time)
+        last_time
     } else {
         Some(write.time.to_owned())
     };
@@ -227,22 +226,31 @@ fn apply_once<S: FieldSchema>(
 }
 
 /// Returns the conflicts with the managers of changed fields.
-fn conflicts(entries: &[Entry], changed: &FieldSet) -> Vec<FieldConflict> {
+fn conflicts(
+    entries: &[Entry],
+    version: &str,
+    changed: &FieldSet,
+    others: &ByVersion<Option<Comparison>>,
+) -> Vec<FieldConflict> {
     let mut conflicts = Vec::new();
     let mut entries: Vec<&Entry> = entries.iter().collect();
     entries.sort_by_cached_key(|entry| entry.identifier());
     for entry in entries {
         let manager = manager_text(entry);
-        entry
-            .fields
-            .intersection(changed)
-            .for_each(&mut Vec::new(), &mut |path| {
-                conflicts.push(FieldConflict {
-                    manager: manager.clone(),
-                    field: path_text(path),
-                    path: path.to_vec(),
-                });
+        let fields = if entry.api_version == version {
+            entry.fields.intersection(changed)
+        } else if let Some(Some(comparison)) = others.get(&entry.api_version) {
+            entry.fields.intersection(&comparison.changed())
+        } else {
+            continue;
+        };
+        fields.for_each(&mut Vec::new(), &mut |path| {
+            conflicts.push(FieldConflict {
+                manager: manager.clone(),
+                field: path_text(path),
+                path: path.to_vec(),
             });
+        });
     }
     conflicts
 }
@@ -260,28 +268,82 @@ fn manager_text(entry: &Entry) -> String {
     text
 }
 
-/// Removes the fields that a manager has applied before, unless it still applies them, or others own them.
-fn prune<S: FieldSchema>(
-    merged: &Map<String, Value>,
-    last: &FieldSet,
-    own: &FieldSet,
+/// Removes the fields that a manager has applied before, unless it still applies them, or others own them. `merged` and
+/// the result have the version of `own`.
+fn prune<V: Versions>(
+    merged: Map<String, Value>,
+    last: &Entry,
+    own: &Entry,
     others: &[Entry],
-    schema: S,
-) -> Map<String, Value> {
-    let last = last.with_named(schema);
-    let pruned = remove(merged, &last, schema);
-    let all = fields_of(merged, schema).with_named(schema);
-    let kept = fields_of(&pruned, schema).with_named(schema);
-    let mut owned = own.clone();
-    for entry in others {
-        owned.extend(entry.fields.clone());
+    versions: &V,
+) -> Result<Map<String, Value>, String> {
+    let failed =
+        |what: &'static str| move |error: String| format!("failed to convert {what}: {error}");
+    let (version, last_version) = (&*own.api_version, &*last.api_version);
+    let in_last = see(versions, &merged, (version, last_version));
+    let Some((in_last, schema)) =
+        in_last.map_err(failed("merged object to last applied version"))?
+    else {
+        return Ok(merged);
+    };
+    let last_fields = last.fields.with_named(schema);
+    let mut pruned = remove(&in_last, &last_fields, schema);
+    let mut pruned_version = last_version;
+    // Fields that somebody owns come back, those of the version of the last apply first.
+    let entries = || others.iter().chain([own]);
+    let mut done: Vec<&str> = Vec::new();
+    for entry_version in [last_version]
+        .into_iter()
+        .chain(entries().map(|entry| &*entry.api_version))
+    {
+        let mut owners = entries().filter(|entry| entry.api_version == entry_version);
+        let Some(owner) = owners.next().filter(|_| !done.contains(&entry_version)) else {
+            continue;
+        };
+        done.push(entry_version);
+        let mut owned = owner.fields.clone();
+        owners.for_each(|owner| owned.extend(owner.fields.clone()));
+        let failed = |what: &str, error: &str| {
+            format!(
+                "failed add back owned items: failed to convert {what} object at version \
+                 {entry_version}: {error}"
+            )
+        };
+        let all = see(versions, &merged, (version, entry_version));
+        let Some((all, schema)) = all.map_err(|error| failed("merged", &error))? else {
+            continue;
+        };
+        let kept = see(versions, &pruned, (pruned_version, entry_version));
+        let Some((kept, _)) = kept.map_err(|error| failed("pruned", &error))? else {
+            continue;
+        };
+        let all_fields = fields_of(&all, schema).with_named(schema);
+        let kept_fields = fields_of(&kept, schema).with_named(schema);
+        let gone = all_fields.difference(&kept_fields.union(&owned.with_named(schema)));
+        pruned = remove(&all, &gone, schema);
+        pruned_version = entry_version;
     }
-    // Fields that somebody owns come back.
-    let gone = all.difference(&kept.union(&owned.with_named(schema)));
-    let pruned = remove(merged, &gone, schema);
     // So do those that the manager did not apply, although they are in others that it did.
-    let kept = fields_of(&pruned, schema).with_named(schema);
-    remove(merged, &all.difference(&kept).intersection(&last), schema)
+    let kept = see(versions, &pruned, (pruned_version, last_version));
+    let kept = kept.map_err(|error| {
+        format!(
+            "failed add back dangling items: failed to convert pruned object to last applied \
+             version: {error}"
+        )
+    })?;
+    let Some((kept, schema)) = kept else {
+        return Ok(merged);
+    };
+    let kept_fields = fields_of(&kept, schema).with_named(schema);
+    let all_fields = fields_of(&in_last, schema).with_named(schema);
+    let gone = all_fields
+        .difference(&kept_fields)
+        .intersection(&last_fields);
+    let pruned = remove(&in_last, &gone, schema);
+    match see(versions, &pruned, (last_version, version))? {
+        Some((pruned, _)) => Ok(pruned.into_owned()),
+        None => Ok(merged),
+    }
 }
 
 fn annotation(object: &Map<String, Value>) -> Option<&str> {

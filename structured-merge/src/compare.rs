@@ -18,6 +18,23 @@ pub struct Comparison {
     pub added: FieldSet,
 }
 
+impl Comparison {
+    /// Leaves out fields, with all in them.
+    pub(crate) fn leave_out(&mut self, fields: &FieldSet) {
+        if fields.is_empty() {
+            return;
+        }
+        for set in [&mut self.removed, &mut self.modified, &mut self.added] {
+            *set = set.recursive_difference(fields);
+        }
+    }
+
+    /// Returns the fields that only the second object has, or that have another value there.
+    pub(crate) fn changed(&self) -> FieldSet {
+        self.modified.union(&self.added)
+    }
+}
+
 /// The error of objects that do not have the form that their schema requires.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

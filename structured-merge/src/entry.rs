@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::FieldSet;
 use crate::element::escape_html;
+use crate::versions::ByVersion;
+use crate::{Comparison, FieldSet, Versions, Write};
 
 /// The kind of write of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +71,31 @@ impl Entry {
             && self.operation == other.operation
             && self.subresource == other.subresource
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Returns entries without the fields that a write takes from them: those of the version of the write without `lost`,
+    /// and others by the comparisons in their versions. Entries of unknown versions, or without fields, are removed.
+    pub(crate) fn without<V: Versions>(
+        entries: Vec<Self>,
+        write: &Write<'_>,
+        lost: &FieldSet,
+        others: &ByVersion<Option<Comparison>>,
+        versions: &V,
+    ) -> Vec<Self> {
+        let entries = entries.into_iter().filter_map(|mut entry| {
+            entry.fields = if entry.api_version == write.api_version {
+                entry.fields.difference(lost)
+            } else {
+                let comparison = others.get(&entry.api_version)?.as_ref()?;
+                let mut lost = comparison.changed().union(&comparison.removed);
+                if versions.ignores_same(&entry.api_version) {
+                    lost = lost.recursive_difference(write.ignored);
+                }
+                entry.fields.difference(&lost)
+            };
+            (!entry.fields.is_empty()).then_some(entry)
+        });
+        entries.collect()
     }
 
     /// Returns what distinguishes the manager from others.

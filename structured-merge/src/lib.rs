@@ -12,6 +12,7 @@ mod schema;
 mod set;
 mod update;
 mod validate;
+mod versions;
 
 pub use apply::{ApplyError, FieldConflict, apply, kind_text};
 pub use compare::{CompareError, Comparison, compare};
@@ -24,3 +25,4 @@ pub use schema::{FieldSchema, FieldShape, JsonType, ListKey, Untyped};
 pub use set::FieldSet;
 pub use update::{MAX_UPDATE_ENTRIES, Write, track_update};
 pub use validate::validate;
+pub use versions::{VersionError, Versions};

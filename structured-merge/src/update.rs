@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::compare::compare_objects;
-use crate::validate::check_versions;
-use crate::{CompareError, Entry, FieldSchema, FieldSet, Operation, read_entries, set_entries};
+use crate::versions::{VersionCompareError, compare_in_versions, reconcile};
+use crate::{CompareError, Entry, FieldSet, Operation, Versions, read_entries, set_entries};
 
 /// The largest number of entries of updates. The oldest ones of a version are merged into one with the
 /// manager `ancient-changes`.
@@ -53,49 +53,40 @@ pub struct Write<'a> {
 /// `live` is the current version. For a create it is the empty object of the kind: for a built-in kind
 /// the object with the zero values of Go, for others an object with `apiVersion` and `kind`. The entries in `new`
 /// replace those of `live`, if they are well-formed and there are any; a list with one empty entry, or none,
-/// removes all. An object without entries is not tracked, unless it is created.
+/// removes all. An object without entries is not tracked, unless it is created. Entries of versions that are not known
+/// are removed.
 ///
 /// # Errors
-/// [`CompareError`] if lists have items that cannot be identified. Then `new` has no entries any more, as in
+/// [`CompareError`] if lists have items that cannot be identified, or the object cannot be seen in the version of an entry. Then `new` has no entries any more, as in
 /// kube-apiserver, and the write can go on.
-pub fn track_update<S: FieldSchema>(
+pub fn track_update<V: Versions>(
     live: &Map<String, Value>,
     new: &mut Map<String, Value>,
-    schema: S,
+    versions: &V,
     write: &Write<'_>,
 ) -> Result<(), CompareError> {
-    let mut entries = entries_before(live, new, !write.subresource.is_empty());
+    let entries = entries_before(live, new, !write.subresource.is_empty());
     set_entries(new, Vec::new());
     let uid = metadata(live, "uid");
     let is_create = uid.is_none_or(|uid| uid.is_null() || uid == "");
     if entries.is_empty() && !is_create {
         return Ok(());
     }
-    for object in [live, &*new] {
-        check_versions(&entries, write.api_version, object, schema)
-            .map_err(CompareError::Unconvertible)?;
-    }
-    for entry in &mut entries {
-        entry.fields.reconcile(schema);
-    }
-    let mut comparison = compare_objects(live, new, schema)?;
-    for set in [
-        &mut comparison.removed,
-        &mut comparison.modified,
-        &mut comparison.added,
-    ] {
-        *set = set.recursive_difference(write.ignored);
-    }
+    let version = write.api_version;
+    let entries =
+        reconcile(entries, live, versions, version).map_err(CompareError::Unconvertible)?;
+    let mut comparison = compare_objects(live, new, versions.schema())?;
+    comparison.leave_out(write.ignored);
+    let others = compare_in_versions(&entries, (live, new), versions, version);
+    let others = others.map_err(|error| match error {
+        VersionCompareError::Old(text) | VersionCompareError::New(text) => {
+            CompareError::Unconvertible(text)
+        }
+        VersionCompareError::Compare(error) => error,
+    })?;
     let changed = comparison.modified.union(&comparison.added);
     let lost = changed.union(&comparison.removed);
-    let mut entries: Vec<Entry> = entries
-        .into_iter()
-        .map(|entry| Entry {
-            fields: entry.fields.difference(&lost),
-            ..entry
-        })
-        .filter(|entry| !entry.fields.is_empty())
-        .collect();
+    let mut entries = Entry::without(entries, write, &lost, &others, versions);
     let own = changed.difference(&FieldSet::of_names(&UNTRACKED));
     if !own.is_empty() {
         let entry = Entry {

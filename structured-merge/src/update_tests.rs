@@ -22,7 +22,7 @@ fn track_update<S: FieldSchema>(
     write: &Write<'_>,
 ) -> Result<(), CompareError> {
     let (live, new) = (live.as_object().unwrap(), new.as_object_mut().unwrap());
-    super::track_update(live, new, schema, write)
+    super::track_update(live, new, &schema, write)
 }
 
 /// Returns the entries after a write of a custom resource.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::compare::element;
-use crate::{Entry, FieldSchema, FieldShape, PathElement, path_text};
+use crate::{FieldSchema, FieldShape, PathElement, path_text};
 
 /// Checks that an object fits its schema, as the configuration of an apply must.
 ///
@@ -15,23 +15,6 @@ pub fn validate<S: FieldSchema>(object: &Map<String, Value>, schema: S) -> Resul
     let mut walk = Validation::default();
     walk.members(object, schema);
     walk.finish()
-}
-
-/// Checks that an object can be seen in another version of the API, if entries have another one than a write. As in
-/// kube-apiserver, lists with an item that occurs twice cannot, although a write may have them.
-///
-/// # Errors
-/// As [`validate`].
-pub(crate) fn check_versions<S: FieldSchema>(
-    entries: &[Entry],
-    api_version: &str,
-    object: &Map<String, Value>,
-    schema: S,
-) -> Result<(), String> {
-    if entries.iter().all(|entry| entry.api_version == api_version) {
-        return Ok(());
-    }
-    validate(object, schema)
 }
 
 /// The largest number of errors that are reported.

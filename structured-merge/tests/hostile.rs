@@ -85,7 +85,7 @@ fn go(
     apply(
         (live, &Map::new()),
         &config(spec),
-        Schema::Object,
+        &Schema::Object,
         &write(manager),
         false,
     )
@@ -127,14 +127,14 @@ fn keys_that_occur_twice_are_refused_in_a_configuration_only() {
     // An update may write them; then all of them are one field.
     let mut live = config(json!([{"name": "a", "v": 1}, {"name": "a", "v": 2}, {"name": "b"}]));
     let empty = config(Value::Null);
-    track_update(&empty, &mut live, Schema::Object, &write("one")).unwrap();
+    track_update(&empty, &mut live, &Schema::Object, &write("one")).unwrap();
     live["metadata"]["uid"] = "u".into();
     let fields = &live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
     assert_eq!(fields["k:{\"name\":\"a\"}"], json!({}));
     let applied = apply(
         (&live, &empty),
         &config(json!([{"name": "a", "v": 3}])),
-        Schema::Object,
+        &Schema::Object,
         &write("two"),
         true,
     );
@@ -158,7 +158,7 @@ fn deep_objects_and_fields_are_applied() {
         apply(
             (live, &Map::new()),
             &config(spec),
-            Untyped,
+            &Untyped,
             &write(manager),
             true,
         )

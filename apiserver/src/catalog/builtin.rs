@@ -13,13 +13,14 @@ use serde_json::Value;
 
 use crate::builtin;
 use crate::catalog::forms;
+use crate::catalog::versions::KindVersions;
 use crate::catalog::{
     BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Presentation, Resource, Rules, Stored,
     Subresource, Version, View,
 };
 use crate::custom::definition;
 use crate::decode;
-use crate::managed_fields::{KindsSchema, ReplicaPaths, merge_granular, zero_object};
+use crate::managed_fields::{Conversions, KindsSchema, ReplicaPaths, merge_granular, zero_object};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;
@@ -245,6 +246,26 @@ impl fmt::Debug for BuiltinRules {
     }
 }
 
+impl BuiltinRules {
+    fn versions(&self) -> KindVersions {
+        let (group, version) = (self.resource.group(), self.resource.version());
+        let view = VIEWS
+            .iter()
+            .find(|(shown_group, shown, plural, of, stored, _)| {
+                let versions = [(*shown_group, *shown), (*of, *stored)];
+                *plural == self.resource.plural() && versions.contains(&(group, version))
+            });
+        KindVersions {
+            resource: self.resource,
+            view: view.map(|(shown_group, shown, _, of, stored, convert)| View {
+                convert: *convert,
+                shown: api_version(shown_group, shown),
+                stored: api_version(of, stored),
+            }),
+        }
+    }
+}
+
 impl Rules for BuiltinRules {
     fn creates_on_update(&self) -> bool {
         self.rules.creates_on_update()
@@ -262,13 +283,19 @@ impl Rules for BuiltinRules {
         builtin::set_scale(object, requested)
     }
 
-    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>) {
+    fn track(
+        &self,
+        live: Option<&JsonObject>,
+        new: &mut JsonObject,
+        write: &Write<'_>,
+        _: &Conversions,
+    ) {
         let ty = self.resource.object();
-        let schema = KindsSchema::new(ty);
+        let versions = self.versions();
         // An object that cannot be compared has no entries.
         let _ = match live {
-            Some(live) => track_update(live, new, schema, write),
-            None => track_update(&zero_object(ty), new, schema, write),
+            Some(live) => track_update(live, new, &versions, write),
+            None => track_update(&zero_object(ty), new, &versions, write),
         };
     }
 
@@ -278,10 +305,10 @@ impl Rules for BuiltinRules {
         config: &JsonObject,
         write: &Write<'_>,
         force: bool,
+        _: &Conversions,
     ) -> Result<JsonObject, ApplyError> {
-        let ty = self.resource.object();
-        let schema = KindsSchema::new(ty);
-        apply((live, &zero_object(ty)), config, schema, write, force)
+        let zero = zero_object(self.resource.object());
+        apply((live, &zero), config, &self.versions(), write, force)
     }
 
     fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String> {

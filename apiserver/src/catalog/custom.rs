@@ -9,11 +9,12 @@ use revstore_watch_cache::registry::{JsonObject, Propagation};
 use revstore_watch_cache::{RequestError, ResourceCache};
 use serde_json::Value;
 
+use crate::catalog::versions::CustomVersions;
 use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
 use crate::custom::conversion::{Converter, ConvertingStorage};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
-use crate::managed_fields::{CustomSchema, ReplicaPaths, merge_granular};
+use crate::managed_fields::{Conversions, CustomSchema, ReplicaPaths, merge_granular};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
 use crate::webhook::Clients;
@@ -163,6 +164,16 @@ struct CustomRules {
     seconds: Seconds,
 }
 
+impl CustomRules {
+    fn versions<'a>(&'a self, conversions: &'a Conversions) -> CustomVersions<'a> {
+        CustomVersions {
+            definition: self.resource.definition(),
+            version: self.resource.version(),
+            conversions,
+        }
+    }
+}
+
 impl fmt::Debug for CustomRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CustomRules")
@@ -233,13 +244,19 @@ impl Rules for CustomRules {
         Some(self.resource.definition())
     }
 
-    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>) {
-        let schema = CustomSchema::new(self.resource.version().schema.as_ref());
+    fn track(
+        &self,
+        live: Option<&JsonObject>,
+        new: &mut JsonObject,
+        write: &Write<'_>,
+        conversions: &Conversions,
+    ) {
+        let versions = self.versions(conversions);
         let empty = JsonObject::from_iter(
             ["apiVersion", "kind"].map(|name| (name.to_owned(), new.get(name).cloned().into())),
         );
         // An object that cannot be compared has no entries.
-        let _ = track_update(live.unwrap_or(&empty), new, schema, write);
+        let _ = track_update(live.unwrap_or(&empty), new, &versions, write);
     }
 
     fn apply(
@@ -248,12 +265,13 @@ impl Rules for CustomRules {
         config: &JsonObject,
         write: &Write<'_>,
         force: bool,
+        conversions: &Conversions,
     ) -> Result<JsonObject, ApplyError> {
-        let schema = CustomSchema::new(self.resource.version().schema.as_ref());
+        let versions = self.versions(conversions);
         let empty = JsonObject::from_iter(
             ["apiVersion", "kind"].map(|name| (name.to_owned(), config.get(name).cloned().into())),
         );
-        apply((live, &empty), config, schema, write, force)
+        apply((live, &empty), config, &versions, write, force)
     }
 
     fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String> {

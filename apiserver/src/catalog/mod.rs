@@ -7,6 +7,7 @@ mod forms;
 mod protobuf_form;
 mod resource;
 mod strategy;
+mod versions;
 mod view;
 
 use std::collections::BTreeMap;

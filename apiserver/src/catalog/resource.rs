@@ -15,7 +15,7 @@ use crate::custom::conversion::Converter;
 use crate::custom::definition;
 use crate::http::Target;
 use crate::http::method_not_allowed;
-use crate::managed_fields::ReplicaPaths;
+use crate::managed_fields::{Conversions, ReplicaPaths};
 use crate::patch::{Patch, PatchError};
 
 /// Where a resource comes from. Paths and errors differ in details.
@@ -135,7 +135,13 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     }
 
     /// Sets `managedFields` of a new version of an object, of which `live` is the current one.
-    fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject, write: &Write<'_>);
+    fn track(
+        &self,
+        live: Option<&JsonObject>,
+        new: &mut JsonObject,
+        write: &Write<'_>,
+        conversions: &Conversions,
+    );
 
     /// Returns what an apply of a configuration makes of an object, with its entries.
     ///
@@ -147,6 +153,7 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
         config: &JsonObject,
         write: &Write<'_>,
         force: bool,
+        conversions: &Conversions,
     ) -> Result<JsonObject, ApplyError>;
 
     /// Returns an object with the fields of a configuration, without owners. Lists and objects that are one field

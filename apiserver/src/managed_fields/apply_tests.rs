@@ -50,7 +50,7 @@ fn go(
     let mut applied = apply(
         (live, &Map::new()),
         &config(spec),
-        schema,
+        &schema,
         &write(manager, "t1"),
         force,
     )?;
@@ -234,7 +234,7 @@ fn configurations_must_fit_the_schema() {
     let error = apply(
         (&Map::new(), &Map::new()),
         &config,
-        schema,
+        &schema,
         &write("one", "t"),
         false,
     );
@@ -276,7 +276,7 @@ fn lists_of_built_in_kinds_are_merged_by_keys_with_defaults() {
     let one = apply(
         (&none, &none),
         &one,
-        KindsSchema::new(ty),
+        &KindsSchema::new(ty),
         &core("one"),
         false,
     )
@@ -287,7 +287,7 @@ fn lists_of_built_in_kinds_are_merged_by_keys_with_defaults() {
     let two = apply(
         (&one, &none),
         &two,
-        KindsSchema::new(ty),
+        &KindsSchema::new(ty),
         &core("two"),
         false,
     )

@@ -39,7 +39,7 @@ fn lists_of_built_in_kinds_are_tracked_by_their_keys() {
     };
     let live = zero_object(ty);
     let object = new.as_object_mut().unwrap();
-    track_update(&live, object, KindsSchema::new(ty), &apps).unwrap();
+    track_update(&live, object, &KindsSchema::new(ty), &apps).unwrap();
     assert_eq!(
         new["metadata"]["managedFields"][0]["fieldsV1"],
         json!({
@@ -67,7 +67,7 @@ fn objects_that_cannot_be_compared_lose_their_entries() {
     let mut new = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"image": "i"}]}});
     let live = zero_object(ty);
     let object = new.as_object_mut().unwrap();
-    let error = track_update(&live, object, KindsSchema::new(ty), &write("m", "t"));
+    let error = track_update(&live, object, &KindsSchema::new(ty), &write("m", "t"));
     assert_eq!(error, Err(CompareError::NoKeys(vec!["name".to_owned()])));
     assert_eq!(new["metadata"], json!({"name": "a"}));
 }

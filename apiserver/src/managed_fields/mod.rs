@@ -2,11 +2,13 @@
 
 #[cfg(test)]
 mod apply_tests;
+mod conversions;
 mod custom_schema;
 mod granular;
 mod kinds_schema;
 mod scale;
 
+pub(crate) use conversions::Conversions;
 pub use custom_schema::CustomSchema;
 pub(crate) use granular::merge_granular;
 pub use kinds_schema::{KindsSchema, zero_object};

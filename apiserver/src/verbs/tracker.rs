@@ -16,7 +16,9 @@ use crate::catalog::Resource;
 use crate::custom::schema::CAUSES_MAX;
 use crate::decode::{field_manager_causes, manager_or_user_agent};
 use crate::http::{Exchange, Front};
-use crate::managed_fields::{KindsSchema, entries_of_scale, entries_with_scale, zero_object};
+use crate::managed_fields::{
+    Conversions, KindsSchema, entries_of_scale, entries_with_scale, zero_object,
+};
 use crate::verbs::facet::Facet;
 
 /// The name of the manager of writes by the server itself.
@@ -35,6 +37,7 @@ pub(crate) struct Tracker<'a> {
     subresource: &'a str,
     time: String,
     reset: FieldSet,
+    conversions: Conversions,
 }
 
 impl<'a> Tracker<'a> {
@@ -61,6 +64,7 @@ impl<'a> Tracker<'a> {
             subresource,
             time,
             reset: resource.rules.reset_fields(subresource),
+            conversions: Conversions::default(),
             resource,
         }
     }
@@ -79,20 +83,40 @@ impl<'a> Tracker<'a> {
     /// them.
     pub(crate) fn track(&self, live: Option<&JsonObject>, new: &mut JsonObject) {
         let write = self.write(&self.api_version);
-        self.resource.rules.track(live, new, &write);
+        let (rules, conversions) = (&self.resource.rules, &self.conversions);
+        rules.track(live, new, &write, conversions);
         if let Some(live) = live {
             keep_times(live, new);
         }
     }
 
-    /// Sets the entries of an object that is created.
+    /// Returns an object that is created with its entries.
     ///
     /// # Errors
     /// 422 if the client has sent entries with names that are not allowed.
-    pub(crate) fn create(&self, new: &mut JsonObject) -> Result<(), RequestError> {
-        self.check_entries(new)?;
-        self.track(None, new);
-        Ok(())
+    pub(crate) async fn create(&self, mut new: JsonObject) -> Result<JsonObject, RequestError> {
+        self.check_entries(&new)?;
+        if self.resource.converter.is_none() {
+            self.track(None, &mut new);
+            return Ok(new);
+        }
+        let tracked = self.converting(|| {
+            let mut new = new.clone();
+            self.track(None, &mut new);
+            new
+        });
+        Ok(tracked.await)
+    }
+
+    /// Computes something, again after each conversion of an object by a webhook that the entries needed.
+    pub(crate) async fn converting<T>(&self, mut compute: impl FnMut() -> T) -> T {
+        loop {
+            let computed = compute();
+            match &self.resource.converter {
+                Some(converter) if self.conversions.make(converter).await => {}
+                _ => return computed,
+            }
+        }
     }
 
     /// Checks the names in the entries that a client has sent, if they can be read.
@@ -151,7 +175,7 @@ impl<'a> Tracker<'a> {
             return self.with_entries_of_object(live, |live, ty, write| {
                 let mut new = requested;
                 // An object that cannot be compared has no entries.
-                let _ = track_update(live, &mut new, KindsSchema::new(ty), write);
+                let _ = track_update(live, &mut new, &KindsSchema::new(ty), write);
                 Ok(new)
             });
         }
@@ -191,7 +215,7 @@ impl<'a> Tracker<'a> {
                 apply(
                     (live, &zero_object(ty)),
                     config,
-                    KindsSchema::new(ty),
+                    &KindsSchema::new(ty),
                     write,
                     force,
                 )
@@ -199,7 +223,9 @@ impl<'a> Tracker<'a> {
             });
         }
         let write = self.write(&self.api_version);
-        let applied = resource.rules.apply(current, config, &write, force);
+        let applied = resource
+            .rules
+            .apply(current, config, &write, force, &self.conversions);
         let mut new = applied.map_err(|error| refused(&error))?;
         resource.rules.conform(&mut new)?;
         if live.is_some() {

@@ -91,7 +91,7 @@ fn make(step: &Value, live: Option<&Object>) -> Result<Object, String> {
     if text("Verb") == "apply" {
         let live = converted.unwrap_or_default();
         let force = step["Force"] == true;
-        return apply((&live, &empty), &sent, Schema::Resource, &write, force)
+        return apply((&live, &empty), &sent, &Schema::Resource, &write, force)
             .map_err(|error| error.to_string());
     }
     let live = converted.unwrap_or_else(|| empty.clone());
@@ -109,7 +109,7 @@ fn make(step: &Value, live: Option<&Object>) -> Result<Object, String> {
         sent["metadata"]["uid"] = "u".into();
     }
     // An object that cannot be compared has no entries.
-    let _ = track_update(&live, &mut sent, Schema::Resource, &write);
+    let _ = track_update(&live, &mut sent, &Schema::Resource, &write);
     Ok(sent)
 }
 

@@ -131,12 +131,12 @@ fn applies<S: FieldSchema>(
     let mut live = live.clone();
     for (config, manager) in configs.iter().zip(["one", "two"]) {
         let write = write(manager);
-        let Ok(applied) = apply((&live, zero), config, schema, &write, force) else {
+        let Ok(applied) = apply((&live, zero), config, &schema, &write, force) else {
             continue;
         };
         check_entries(&applied);
         decode(&applied);
-        let again = apply((&applied, zero), config, schema, &write, force);
+        let again = apply((&applied, zero), config, &schema, &write, force);
         let again = again.expect("what was applied can be applied again");
         assert_eq!(
             without_empty(&again),
@@ -151,13 +151,19 @@ fn applies<S: FieldSchema>(
         let members = members.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
         members.collect::<Object>()
     };
-    if let Ok(without) = apply((&live, zero), &type_of(&live), schema, &write("two"), force) {
+    if let Ok(without) = apply(
+        (&live, zero),
+        &type_of(&live),
+        &schema,
+        &write("two"),
+        force,
+    ) {
         check_entries(&without);
         decode(&without);
     }
     // An update to one of the configurations.
     let mut new = configs[1].clone();
-    if track_update(&live, &mut new, schema, &write("three")).is_ok() {
+    if track_update(&live, &mut new, &schema, &write("three")).is_ok() {
         check_entries(&new);
     }
 }

@@ -156,3 +156,185 @@ fn subresources_are_tracked() -> TestResult {
     );
     Ok(())
 }
+
+/// Returns a definition with these versions, of which the last one is not served; only `v1` has the field `b`.
+fn definition(versions: &[&str]) -> Value {
+    let version = |name: &&str| {
+        let mut fields = json!({"a": {"type": "integer"}, "c": {"type": "integer"}});
+        if *name != "v2" {
+            fields["b"] = json!({"type": "integer"});
+        }
+        json!({"name": name, "served": *name != "v3", "storage": *name == "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": fields}}}}})
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn thing(version: &str, spec: &Value) -> Value {
+    json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+}
+
+const APPLY: &str = "application/apply-patch+yaml";
+const THING: &str = "/apis/example.com/v1/namespaces/default/things/a";
+
+/// Applies a thing in a version, and returns the status and the answer.
+fn apply(server: &ApiServer, manager: &str, version: &str, spec: &Value) -> (u16, Value) {
+    let path = THING.replace("v1", version) + "?fieldManager=" + manager;
+    send(
+        server,
+        ("c", APPLY),
+        ("PATCH", &path),
+        &thing(version, spec),
+    )
+}
+
+fn start_with_versions() -> Result<ApiServer, Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let text = definition(&["v1", "v2", "v3"]).to_string();
+    std::fs::write(directory.path().join("things.json"), text)?;
+    Ok(ApiServer::builder().load(directory.path()).start()?)
+}
+
+#[test]
+fn entries_are_compared_in_their_versions() -> TestResult {
+    let server = start_with_versions()?;
+    let (status, _) = apply(&server, "two", "v2", &json!({"a": 1}));
+    assert_eq!(status, 201);
+    // A manager of another version owns what it applied.
+    let (status, answer) = apply(&server, "one", "v1", &json!({"a": 2}));
+    let message = "Apply failed with 1 conflict: conflict with \"two\": .spec.a";
+    assert_eq!((status, &answer["message"]), (409, &json!(message)));
+    // Version 2 does not have the field, so that its entries cannot be compared.
+    let (status, answer) = apply(&server, "one", "v1", &json!({"b": 1}));
+    let message = "failed to convert new object: .spec.b: field not declared in schema";
+    assert_eq!((status, &answer["message"]), (500, &json!(message)));
+    let patch = json!({"spec": {"b": 1}});
+    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    assert_eq!((status, entries(&untracked)), (200, Vec::new()));
+    // A version that is not served can be compared.
+    let entry = json!({"manager": "three", "operation": "Update", "apiVersion": "example.com/v3",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {}}}});
+    let patch = json!({"metadata": {"managedFields": [entry]}});
+    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    assert_eq!(entries(&tracked).len(), 1, "{tracked}");
+    let patch = json!({"spec": {"a": 5}});
+    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    let fields = |name: &str| json!({"f:spec": {name: {}}});
+    let expected = [
+        update("c", "", fields("f:a")),
+        update("three", "", fields("f:b")),
+    ];
+    let mut found = entries(&tracked);
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(found, expected);
+    Ok(())
+}
+
+#[test]
+fn entries_of_a_version_that_left_the_definition_make_applies_fail() -> TestResult {
+    let server = start_with_versions()?;
+    let (status, _) = apply(&server, "two", "v2", &json!({"a": 1}));
+    assert_eq!(status, 201);
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    let versions = &definition(&["v1", "v3"])["spec"]["versions"];
+    let (status, _) = send(
+        &server,
+        ("c", MERGE),
+        ("PATCH", path),
+        &json!({"spec": {"versions": versions}}),
+    );
+    assert_eq!(status, 200);
+    let gone = THING.replace("v1", "v2");
+    while send(&server, ("c", JSON), ("GET", &gone), &Value::Null).0 != 404 {
+        std::thread::yield_now();
+    }
+    for manager in ["one", "two"] {
+        let (status, answer) = apply(&server, manager, "v1", &json!({"a": 1}));
+        let message = "request to convert CR to an invalid group/version: example.com/v2";
+        assert_eq!((status, &answer["message"]), (500, &json!(message)));
+    }
+    // Other writes remove the entries, after which the object can be applied.
+    let patch = json!({"metadata": {"labels": {"x": "y"}}});
+    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    assert_eq!((status, entries(&untracked)), (200, Vec::new()));
+    let (status, applied) = apply(&server, "one", "v1", &json!({"a": 1}));
+    let managers: Vec<String> = entries(&applied).into_iter().map(|entry| entry.0).collect();
+    assert_eq!(
+        (status, managers),
+        (200, vec!["one".into(), "before-first-apply".into()])
+    );
+    Ok(())
+}
+
+#[test]
+fn entries_of_unknown_versions_of_built_in_kinds_are_removed() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let one = &format!("{path}/a");
+    let map = json!({"metadata": {"name": "a"}, "data": {"x": "1"}});
+    let (_, created) = send(&server, ("one", JSON), ("POST", path), &map);
+    for version in ["v2", "apps/v1", "nothing.example.com/v1"] {
+        let mut patched = created["metadata"]["managedFields"].clone();
+        let mut other = patched[0].clone();
+        other["apiVersion"] = version.into();
+        patched.as_array_mut().expect("entries").push(other);
+        let patch = json!({"metadata": {"managedFields": patched}});
+        let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &patch);
+        assert_eq!(
+            (status, entries(&kept)),
+            (200, entries(&created)),
+            "{version}"
+        );
+    }
+    // What is no version leaves no entries.
+    let mut patched = created["metadata"]["managedFields"].clone();
+    patched[0]["apiVersion"] = "a/b/c".into();
+    let patch = json!({"metadata": {"managedFields": patched}});
+    let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &patch);
+    assert_eq!((status, entries(&kept)), (200, Vec::new()));
+    Ok(())
+}
+
+#[test]
+fn entries_of_both_versions_of_autoscalers_are_compared() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let cpu = |value: u32| {
+        json!([{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": value}}}])
+    };
+    let body = json!({"metadata": {"name": "a"}, "spec": {
+        "maxReplicas": 3, "scaleTargetRef": target, "metrics": cpu(50)}});
+    let (status, _) = send(&server, ("one", JSON), ("POST", path), &body);
+    assert_eq!(status, 201);
+    let old = format!("{}/a", path.replace("v2", "v1"));
+    let patch = json!({"spec": {"targetCPUUtilizationPercentage": 70}});
+    let (_, patched) = send(&server, ("two", MERGE), ("PATCH", &old), &patch);
+    let spec_of = |object: &Value, manager: &str| {
+        let entries = entries(object).into_iter();
+        let mut of = entries.filter(|entry| entry.0 == manager);
+        of.next().map(|entry| entry.3["f:spec"].clone())
+    };
+    // The field of version 1 is the list of version 2.
+    let one = spec_of(&patched, "one").unwrap_or_default();
+    assert_eq!(one.get("f:metrics"), None, "{patched}");
+    assert_eq!(
+        spec_of(&patched, "two"),
+        Some(json!({"f:targetCPUUtilizationPercentage": {}}))
+    );
+    let patch = json!({"spec": {"metrics": cpu(80)}});
+    let new = format!("{path}/a");
+    let (_, patched) = send(&server, ("three", MERGE), ("PATCH", &new), &patch);
+    assert_eq!(spec_of(&patched, "two"), None, "{patched}");
+    Ok(())
+}

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 
+use crate::client::exchange::exchange;
 use crate::client::{TestResult, Watch, send, value};
 use crate::hook_server::{Answer, Authority, HookServer, Identity};
 
@@ -494,5 +495,86 @@ fn a_webhook_that_hangs_costs_the_time_of_the_request() -> TestResult {
     assert_eq!((status, &answer["reason"]), (504, &json!("Timeout")));
     let (_, list) = value(&send(&server, "GET", V2, ""));
     assert_eq!(list["items"], json!([]));
+    Ok(())
+}
+
+#[test]
+fn entries_are_compared_in_the_versions_that_a_webhook_makes() -> TestResult {
+    let fails = Arc::new(AtomicBool::new(false));
+    let shared = fails.clone();
+    let hook = HookServer::start(move |_, review| {
+        if shared.load(Ordering::SeqCst) {
+            return Answer::Raw(500, Vec::new(), "boom".to_owned());
+        }
+        Answer::Json(convert(review))
+    });
+    let server = start(&hook)?;
+    let apply = |version: &str, manager: &str, spec: &Value| {
+        let path = format!(
+            "{}/a?fieldManager={manager}",
+            if version == "v1" { V1 } else { V2 }
+        );
+        let fields = "Content-Type: application/apply-patch+yaml\r\n";
+        let body = thing(version, "a", spec);
+        value(&exchange(server.endpoint(), "PATCH", &path, fields, &body))
+    };
+    let owners = |object: &Value| -> Vec<(String, String, Value)> {
+        let entries = object["metadata"]["managedFields"].as_array();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let entries = entries.into_iter().flatten().map(|entry| {
+            let spec = entry["fieldsV1"]["f:spec"].clone();
+            (text(&entry["manager"]), text(&entry["apiVersion"]), spec)
+        });
+        // A manager whose apply changes nothing has no time, by which entries are sorted.
+        let mut owners: Vec<_> = entries.collect();
+        owners.sort_by(|one: &(String, ..), other| one.0.cmp(&other.0));
+        owners
+    };
+    let entry = |manager: &str, version: &str, fields: Value| {
+        (manager.to_owned(), format!("example.com/{version}"), fields)
+    };
+    let (status, made) = apply("v1", "one", &json!({"text": "x y", "size": 2}));
+    assert_eq!(status, 201, "{made}");
+    // The words of version 2 are the text of version 1.
+    let (status, conflict) = apply("v2", "two", &json!({"words": ["z"]}));
+    let message = "Apply failed with 1 conflict: conflict with \"one\": .spec.text";
+    assert_eq!((status, &conflict["message"]), (409, &json!(message)));
+    let (status, shared) = apply("v2", "two", &json!({"words": ["x", "y"]}));
+    assert_eq!(status, 200, "{shared}");
+    let (text, size) = (json!({"f:size": {}, "f:text": {}}), json!({"f:size": {}}));
+    let words = json!({"f:words": {}});
+    let expected = vec![entry("one", "v1", text), entry("two", "v2", words.clone())];
+    assert_eq!(owners(&shared), expected);
+    // A manager that goes on in another version gives up what it applied in the first one.
+    let (status, moved) = apply("v2", "one", &json!({"words": ["x", "y"]}));
+    assert_eq!(status, 200, "{moved}");
+    let expected = vec![entry("one", "v2", words.clone()), entry("two", "v2", words)];
+    assert_eq!(owners(&moved), expected);
+    assert_eq!(moved["spec"], json!({"words": ["x", "y"], "size": 1}));
+    // Updates take fields from managers of other versions.
+    let (status, made) = apply("v1", "one", &json!({"size": 3}));
+    assert_eq!(status, 200, "{made}");
+    let patch = r#"{"spec":{"size":4}}"#;
+    let path = format!("{V2}/a?fieldManager=three");
+    let (_, patched) = value(&send(&server, "PATCH", &path, patch));
+    let expected = vec![
+        entry("three", "v2", size.clone()),
+        entry("two", "v2", json!({"f:words": {}})),
+    ];
+    assert_eq!(owners(&patched), expected, "{patched}");
+    let (status, made) = apply("v1", "one", &json!({"size": 4}));
+    assert_eq!(status, 200, "{made}");
+    // Without its webhook an update in the stored version loses the entries, and an apply fails.
+    fails.store(true, Ordering::SeqCst);
+    let (status, failed) = apply("v2", "two", &json!({"words": ["x", "y"]}));
+    let message = failed["message"].as_str().unwrap_or_default();
+    let expected = "conversion webhook for example.com/v2, Kind=Thing failed: ";
+    assert!(status == 500 && message.starts_with(expected), "{failed}");
+    let (status, untracked) = value(&send(&server, "PATCH", &path, r#"{"spec":{"size":5}}"#));
+    assert_eq!(
+        (status, owners(&untracked)),
+        (200, Vec::new()),
+        "{untracked}"
+    );
     Ok(())
 }

@@ -41,7 +41,8 @@ where
         let current = old
             .zip(live.as_deref())
             .map(|(stored, shown)| Current { stored, shown });
-        let mut new = (self.wanted)(current)?;
+        let wanted = &mut self.wanted;
+        let mut new = self.tracker.converting(|| wanted(current)).await?;
         let operation = match old {
             Some(_) => Operation::Update,
             None => Operation::Create,

@@ -34,14 +34,15 @@ pub(crate) async fn create(
 ) -> Result<Answer, RequestError> {
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
     let options = WriteOptions::create(&exchange.query)?;
-    let mut object = read_object(exchange, resource, body, options.field_validation).await?;
+    let object = read_object(exchange, resource, body, options.field_validation).await?;
     let name = object
         .get("metadata")
         .and_then(|metadata| metadata.get("name"));
     let name = name.and_then(|name| name.as_str()).unwrap_or_default();
     front.check_definition(resource, name).await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
-    Tracker::new(front, exchange, resource, "", &options.field_manager).create(&mut object)?;
+    let tracker = Tracker::new(front, exchange, resource, "", &options.field_manager);
+    let mut object = tracker.create(object).await?;
     let exchange = &*exchange;
     let mut admission = Admission {
         front,
