@@ -21,7 +21,7 @@ impl FieldSchema for Schema {
         match self {
             Self::Object | Self::Spec => FieldShape::Object,
             Self::Containers => FieldShape::Map(vec![ListKey {
-                name: "name".to_owned(),
+                name: "name".into(),
                 default: None,
             }]),
             Self::Other => Untyped.shape(value),

@@ -86,10 +86,10 @@ pub fn apply<V: Versions>(
     write: &Write<'_>,
     force: bool,
 ) -> Result<Map<String, Value>, ApplyError> {
-    let mut live = live.clone();
-    let entries = read_entries(&live);
+    let entries = read_entries(live);
     let mut entries = entries
         .map_err(|error| ApplyError::Unfit(format!("failed to decode managed fields: {error}")))?;
+    let mut live = without_entries(live);
     if entries.is_empty() && !live.is_empty() {
         let first = Write {
             manager: FIRST_MANAGER,
@@ -101,8 +101,8 @@ pub fn apply<V: Versions>(
             ))
         })?;
         entries = read_entries(&live).unwrap_or_default();
+        set_entries(&mut live, Vec::new());
     }
-    set_entries(&mut live, Vec::new());
     let sent = config
         .get("metadata")
         .and_then(|metadata| metadata.get("managedFields"));
@@ -121,11 +121,33 @@ pub fn apply<V: Versions>(
             applied = apply_once(&live, config, versions, write, true, entries);
         }
     }
-    let mut applied = applied?;
+    let (mut applied, entries) = applied?;
+    // The entries can take more memory than all the rest.
+    drop(live);
+    applied
+        .entry("metadata")
+        .or_insert_with(|| Map::new().into());
+    set_entries(&mut applied, entries);
     if write.manager == KUBECTL {
         renew_last_applied(&mut applied, config);
     }
     Ok(applied)
+}
+
+/// Returns a copy of an object without its entries, which can be larger than all the rest.
+fn without_entries(object: &Map<String, Value>) -> Map<String, Value> {
+    let members = object.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => {
+                let rest = metadata.iter().filter(|(name, _)| *name != "managedFields");
+                rest.map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            }
+            other => other.clone(),
+        };
+        (name.clone(), value)
+    });
+    members.collect()
 }
 
 fn validate_config<S: FieldSchema>(
@@ -159,6 +181,7 @@ pub fn kind_text(object: &Map<String, Value>) -> String {
     format!("{group}/{version}, Kind={}", text("kind"))
 }
 
+/// Returns the object after an apply without its entries, and these.
 fn apply_once<V: Versions>(
     live: &Map<String, Value>,
     config: &Map<String, Value>,
@@ -166,7 +189,7 @@ fn apply_once<V: Versions>(
     write: &Write<'_>,
     force: bool,
     entries: Vec<Entry>,
-) -> Result<Map<String, Value>, ApplyError> {
+) -> Result<(Map<String, Value>, Vec<Entry>), ApplyError> {
     let unfit = |prefix: &str, error: String| ApplyError::Unfit(format!("{prefix}: {error}"));
     let (version, schema) = (write.api_version, versions.schema());
     let mut own = Entry {
@@ -186,14 +209,16 @@ fn apply_once<V: Versions>(
     let last = entries.iter().position(|entry| entry.is_same_manager(&own));
     let last = last.map(|position| entries.remove(position));
     let new = match &last {
-        Some(last) if !last.fields.is_empty() => prune(merged, last, &own, &entries, versions)
-            .map_err(|error| unfit("failed to prune fields", error))?,
+        Some(last) if gives_up(last, &own, &entries) => {
+            prune(merged, last, &own, &entries, versions)
+                .map_err(|error| unfit("failed to prune fields", error))?
+        }
         _ => merged,
     };
     let mut comparison = compare_objects(live, &new, schema)
         .map_err(|error| unfit("failed to compare objects", error.to_string()))?;
     comparison.leave_out(write.ignored);
-    let others = compare_in_versions(&entries, (live, &new), versions, version);
+    let others = compare_in_versions(&entries, (live, &new), versions, write);
     let others = others.map_err(|error| match error {
         VersionCompareError::Old(text) => unfit("failed to convert old object", text),
         VersionCompareError::New(text) => unfit("failed to convert new object", text),
@@ -208,8 +233,8 @@ fn apply_once<V: Versions>(
             return Err(ApplyError::Conflicts(conflicts));
         }
     }
-    let lost = changed.union(&comparison.removed);
-    let mut entries = Entry::without(entries, write, &lost, &others, versions);
+    let gone = changed.union(&comparison.removed);
+    let mut entries = Entry::without(entries, version, &gone, &others);
     own.fields = own.fields.difference(&FieldSet::of_names(&UNTRACKED));
     own.time = if new == *live {
         last_time
@@ -219,10 +244,7 @@ fn apply_once<V: Versions>(
     if !own.fields.is_empty() {
         entries.push(own);
     }
-    let mut new = new;
-    new.entry("metadata").or_insert_with(|| Map::new().into());
-    set_entries(&mut new, entries);
-    Ok(new)
+    Ok((new, entries))
 }
 
 /// Returns the conflicts with the managers of changed fields.
@@ -268,6 +290,15 @@ fn manager_text(entry: &Entry) -> String {
     text
 }
 
+/// Returns whether an apply may remove fields. It does not if it has all that was applied before: then what contains them
+/// stays, too.
+fn gives_up(last: &Entry, own: &Entry, others: &[Entry]) -> bool {
+    let mut all = others.iter().chain([last]);
+    let is_one_version = all.all(|entry| entry.api_version == own.api_version);
+    let keeps_all = is_one_version && last.fields.is_subset(&own.fields);
+    !last.fields.is_empty() && !keeps_all
+}
+
 /// Removes the fields that a manager has applied before, unless it still applies them, or others own them. `merged` and
 /// the result have the version of `own`.
 fn prune<V: Versions>(
@@ -301,8 +332,8 @@ fn prune<V: Versions>(
             continue;
         };
         done.push(entry_version);
-        let mut owned = owner.fields.clone();
-        owners.for_each(|owner| owned.extend(owner.fields.clone()));
+        let sets = [owner].into_iter().chain(owners);
+        let claimed = FieldSet::union_all(sets.map(|entry| entry.fields.clone()));
         let failed = |what: &str, error: &str| {
             format!(
                 "failed add back owned items: failed to convert {what} object at version \
@@ -319,7 +350,7 @@ fn prune<V: Versions>(
         };
         let all_fields = fields_of(&all, schema).with_named(schema);
         let kept_fields = fields_of(&kept, schema).with_named(schema);
-        let gone = all_fields.difference(&kept_fields.union(&owned.with_named(schema)));
+        let gone = all_fields.difference(&kept_fields.union(&claimed.with_named(schema)));
         pruned = remove(&all, &gone, schema);
         pruned_version = entry_version;
     }

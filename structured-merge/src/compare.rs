@@ -1,10 +1,10 @@
 //! The fields in which two objects differ.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::element::Names;
+use crate::set::Slot;
 use crate::{FieldSchema, FieldSet, FieldShape, ListKey, PathElement};
 
 /// The difference of two objects. No field is in two of the sets.
@@ -78,9 +78,8 @@ pub fn compare<S: FieldSchema>(
     new: &Value,
     schema: S,
 ) -> Result<Comparison, CompareError> {
-    let mut walk = Walk::default();
-    walk.compare(Some(old), Some(new), schema)?;
-    Ok(walk.comparison)
+    let found = Walk::default().compare(Some(old), Some(new), schema)?;
+    Ok(found.below)
 }
 
 /// Compares two objects of a kind without their entries.
@@ -96,80 +95,160 @@ pub(crate) fn compare_objects<S: FieldSchema>(
         skips_entries: true,
         ..Walk::default()
     };
-    walk.objects(Some(old), Some(new), schema)?;
-    Ok(walk.comparison)
+    walk.objects(Some(old), Some(new), schema)
+}
+
+/// How two values differ.
+#[derive(Default)]
+struct Found {
+    /// Whether the value itself is such a field, in the order of [`Comparison`].
+    is_removed: bool,
+    is_modified: bool,
+    is_added: bool,
+    /// The fields in it.
+    below: Comparison,
+}
+
+impl Found {
+    fn union(self, other: &Self) -> Self {
+        Self {
+            is_removed: self.is_removed || other.is_removed,
+            is_modified: self.is_modified || other.is_modified,
+            is_added: self.is_added || other.is_added,
+            below: Comparison {
+                removed: self.below.removed.union(&other.below.removed),
+                modified: self.below.modified.union(&other.below.modified),
+                added: self.below.added.union(&other.below.added),
+            },
+        }
+    }
+}
+
+/// The differences in the members of an object or the items of a list.
+#[derive(Default)]
+struct Slots {
+    removed: Vec<Slot>,
+    modified: Vec<Slot>,
+    added: Vec<Slot>,
+    /// What the last items had, which others mostly have, too.
+    last: Comparison,
+}
+
+impl Slots {
+    fn push(&mut self, element: &PathElement, found: Found) {
+        let last = &mut self.last;
+        let below = found.below;
+        for (slots, is_member, child, last) in [
+            (
+                &mut self.removed,
+                found.is_removed,
+                below.removed,
+                &mut last.removed,
+            ),
+            (
+                &mut self.modified,
+                found.is_modified,
+                below.modified,
+                &mut last.modified,
+            ),
+            (
+                &mut self.added,
+                found.is_added,
+                below.added,
+                &mut last.added,
+            ),
+        ] {
+            if is_member || !child.is_empty() {
+                slots.push(Slot {
+                    element: element.clone(),
+                    is_member,
+                    child: child.shared_with(last),
+                });
+            }
+        }
+    }
+
+    fn finish(self) -> Comparison {
+        Comparison {
+            removed: FieldSet::of_slots(self.removed),
+            modified: FieldSet::of_slots(self.modified),
+            added: FieldSet::of_slots(self.added),
+        }
+    }
 }
 
 #[derive(Default)]
 struct Walk {
-    path: Vec<PathElement>,
-    comparison: Comparison,
+    names: Names,
+    /// The number of objects and lists around the current one.
+    depth: usize,
     /// Whether `metadata.managedFields` is not compared.
     skips_entries: bool,
 }
 
 impl Walk {
-    /// Compares the values at the current path, of which at least one exists.
+    /// Compares values, of which at least one exists.
     fn compare<S: FieldSchema>(
         &mut self,
         old: Option<&Value>,
         new: Option<&Value>,
         schema: S,
-    ) -> Result<(), CompareError> {
+    ) -> Result<Found, CompareError> {
         let old_shape = schema.shape(old);
         let new_shape = schema.shape(new);
-        let is_leaf = if new.is_none() {
+        let (mut found, is_leaf) = if new.is_none() {
             self.visit(old, new, &old_shape, schema)?
         } else if old.is_none() || old_shape == new_shape {
             self.visit(old, new, &new_shape, schema)?
         } else {
-            self.visit(old, new, &old_shape, schema)?;
-            self.visit(old, new, &new_shape, schema)?
+            let (before, _) = self.visit(old, new, &old_shape, schema)?;
+            let (after, is_leaf) = self.visit(old, new, &new_shape, schema)?;
+            (before.union(&after), is_leaf)
         };
         if !is_leaf {
             if old.is_none() {
-                self.comparison.added.insert(&self.path);
+                found.is_added = true;
             } else if new.is_none() {
-                self.comparison.removed.insert(&self.path);
+                found.is_removed = true;
             }
         }
-        Ok(())
+        Ok(found)
     }
 
-    /// Compares values of a shape. Returns whether they are one field.
+    /// Compares values of a shape. Returns whether they are one field, too.
     fn visit<S: FieldSchema>(
         &mut self,
         old: Option<&Value>,
         new: Option<&Value>,
         shape: &FieldShape,
         schema: S,
-    ) -> Result<bool, CompareError> {
+    ) -> Result<(Found, bool), CompareError> {
+        let within = |below| Found {
+            below,
+            ..Found::default()
+        };
         match shape {
             FieldShape::Leaf => {}
             FieldShape::Object => {
                 let (old, new) = (members(old), members(new));
                 if old.is_some() || new.is_some() {
-                    self.objects(old, new, schema)?;
-                    return Ok(false);
+                    return Ok((within(self.objects(old, new, schema)?), false));
                 }
             }
             FieldShape::Set | FieldShape::Map(_) => {
                 let (old, new) = (items(old), items(new));
                 if !old.is_empty() || !new.is_empty() {
-                    self.lists(old, new, shape, schema)?;
-                    return Ok(false);
+                    return Ok((within(self.lists(old, new, shape, schema)?), false));
                 }
             }
         }
+        let mut found = Found::default();
         match (old, new) {
-            (None, _) => self.comparison.added.insert(&self.path),
-            (_, None) => self.comparison.removed.insert(&self.path),
-            (Some(old), Some(new)) if !is_equal(old, new) => {
-                self.comparison.modified.insert(&self.path);
-            }
-            _ => {}
+            (None, _) => found.is_added = true,
+            (_, None) => found.is_removed = true,
+            (Some(old), Some(new)) => found.is_modified = !is_equal(old, new),
         }
-        Ok(true)
+        Ok((found, true))
     }
 
     fn objects<S: FieldSchema>(
@@ -177,27 +256,32 @@ impl Walk {
         old: Option<&Map<String, Value>>,
         new: Option<&Map<String, Value>>,
         schema: S,
-    ) -> Result<(), CompareError> {
+    ) -> Result<Comparison, CompareError> {
         let is_old = |key: &&String| old.is_some_and(|old| old.contains_key(*key));
         let only_new = new
             .into_iter()
             .flat_map(Map::keys)
             .filter(|key| !is_old(key));
-        let is_metadata = self.skips_entries
-            && matches!(self.path.as_slice(), [PathElement::Field(name)] if name == "metadata");
+        let mut slots = Slots::default();
         for key in old.into_iter().flat_map(Map::keys).chain(only_new) {
-            if is_metadata && key == "managedFields" {
+            if self.skips_entries && self.depth == 1 && key == "managedFields" {
                 continue;
             }
-            self.path.push(PathElement::Field(key.clone()));
-            self.compare(
+            // Other objects of this depth have entries that are compared.
+            let skips_entries = self.skips_entries;
+            self.skips_entries &= self.depth > 0 || key == "metadata";
+            self.depth += 1;
+            let found = self.compare(
                 old.and_then(|object| object.get(key)),
                 new.and_then(|object| object.get(key)),
                 schema.member(key),
             )?;
-            self.path.pop();
+            self.depth -= 1;
+            self.skips_entries = skips_entries;
+            let element = PathElement::Field(self.names.get(key));
+            slots.push(&element, found);
         }
-        Ok(())
+        Ok(slots.finish())
     }
 
     fn lists<S: FieldSchema>(
@@ -206,45 +290,49 @@ impl Walk {
         new: &[Value],
         shape: &FieldShape,
         schema: S,
-    ) -> Result<(), CompareError> {
-        let mut found = BTreeMap::<_, (Vec<&Value>, Vec<&Value>)>::new();
-        for item in old {
-            found.entry(element(item, shape)?).or_default().0.push(item);
+    ) -> Result<Comparison, CompareError> {
+        let mut places = Vec::with_capacity(old.len() + new.len());
+        for (items, is_new) in [(old, false), (new, true)] {
+            for item in items {
+                places.push((element(item, shape)?, is_new, item));
+            }
         }
-        for item in new {
-            found.entry(element(item, shape)?).or_default().1.push(item);
-        }
-        for (element, (old, new)) in found {
-            self.path.push(element);
-            match (old.as_slice(), new.as_slice()) {
+        // Stable: the items of an element stay in the order of their list, the old ones first.
+        places.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let mut slots = Slots::default();
+        self.depth += 1;
+        for same in places.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let (old, new) = same.split_at(same.partition_point(|(_, is_new, _)| !is_new));
+            let mut found = Found::default();
+            match (old, new) {
                 ([] | [_], [] | [_]) => {
-                    let (old, new) = (old.first().copied(), new.first().copied());
-                    self.compare(old, new, schema.item())?;
+                    let (old, new) = (old.first(), new.first());
+                    let (old, new) = (old.map(|(.., item)| *item), new.map(|(.., item)| *item));
+                    found = self.compare(old, new, schema.item())?;
                 }
                 // Items with the same keys are one field.
                 ([_, _, ..], [_, _, ..]) => {
-                    let is_same = old.len() == new.len()
-                        && old.iter().zip(new).all(|(old, new)| is_equal(old, new));
-                    if !is_same {
-                        self.comparison.modified.insert(&self.path);
-                    }
+                    let mut pairs = old.iter().zip(new);
+                    found.is_modified = old.len() != new.len()
+                        || !pairs.all(|((.., old), (.., new))| is_equal(old, new));
                 }
                 ([_, _, ..], new) => {
-                    if let [new] = new {
-                        self.compare(None, Some(new), schema.item())?;
+                    if let [(.., new)] = new {
+                        found = self.compare(None, Some(new), schema.item())?;
                     }
-                    self.comparison.removed.insert(&self.path);
+                    found.is_removed = true;
                 }
                 (old, _) => {
-                    if let [old] = old {
-                        self.compare(Some(old), None, schema.item())?;
+                    if let [(.., old)] = old {
+                        found = self.compare(Some(old), None, schema.item())?;
                     }
-                    self.comparison.added.insert(&self.path);
+                    found.is_added = true;
                 }
             }
-            self.path.pop();
+            slots.push(&same[0].0, found);
         }
-        Ok(())
+        self.depth -= 1;
+        Ok(slots.finish())
     }
 }
 
@@ -289,12 +377,12 @@ pub(crate) fn element(item: &Value, shape: &FieldShape) -> Result<PathElement, C
         FieldShape::Map(keys) => {
             let object = item.as_object().ok_or(CompareError::NotAnObject)?;
             let found = keys.iter().filter_map(|ListKey { name, default }| {
-                let value = object.get(name).or(default.as_ref())?;
-                Some((name.as_str(), value))
+                let value = object.get(&**name).or(default.as_ref())?;
+                Some((name.clone(), value))
             });
             match PathElement::of_keys(found) {
                 PathElement::Key(found) if found.is_empty() => {
-                    let names = keys.iter().map(|key| key.name.clone()).collect();
+                    let names = keys.iter().map(|key| key.name.to_string()).collect();
                     Err(CompareError::NoKeys(names))
                 }
                 element => Ok(element),

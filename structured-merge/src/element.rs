@@ -1,19 +1,21 @@
 //! The parts of the path of a field.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter, Write};
+use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-/// A part of the path of a field.
+/// A part of the path of a field. A clone shares its text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathElement {
     /// A member of an object: `f:name`.
-    Field(String),
+    Field(Arc<str>),
     /// An item of a list, by the fields that identify it, sorted by their names: `k:{"name":"c"}`.
-    Key(Vec<(String, KeyValue)>),
+    Key(Arc<[(Arc<str>, KeyValue)]>),
     /// An item of a set: `v:"a"`.
-    Value(KeyValue),
+    Value(Arc<KeyValue>),
     /// An item of a list, by its position: `i:0`.
     Index(i64),
 }
@@ -21,21 +23,24 @@ pub enum PathElement {
 impl PathElement {
     /// Returns the item with these values of its keys.
     pub fn key(keys: &Map<String, Value>) -> Self {
-        Self::of_keys(keys.iter().map(|(name, value)| (name.as_str(), value)))
+        Self::of_keys(
+            keys.iter()
+                .map(|(name, value)| (name.as_str().into(), value)),
+        )
     }
 
     /// Returns the item with these values of its keys, in any order.
-    pub(crate) fn of_keys<'a>(keys: impl Iterator<Item = (&'a str, &'a Value)>) -> Self {
+    pub(crate) fn of_keys<'a>(keys: impl Iterator<Item = (Arc<str>, &'a Value)>) -> Self {
         let mut keys: Vec<_> = keys
-            .map(|(name, value)| (name.to_owned(), KeyValue(value.clone())))
+            .map(|(name, value)| (name, KeyValue(value.clone())))
             .collect();
         keys.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Self::Key(keys)
+        Self::Key(keys.into())
     }
 
     /// Returns the item of a set with this value.
     pub fn value(value: &Value) -> Self {
-        Self::Value(KeyValue(value.clone()))
+        Self::Value(Arc::new(KeyValue(value.clone())))
     }
 
     /// Reads a key of `FieldsV1`.
@@ -51,20 +56,30 @@ impl PathElement {
     /// # Errors
     /// [`ElementError`]. A reader leaves out elements of an unknown kind, which a later version may have.
     pub fn from_fields_v1(text: &str) -> Result<Self, ElementError> {
+        Self::read(text, &mut Names::default())
+    }
+
+    /// Reads a key of `FieldsV1` with names that others share.
+    pub(crate) fn read(text: &str, names: &mut Names) -> Result<Self, ElementError> {
         let malformed = |_| ElementError::Malformed;
         let (kind, content) = text
             .split_at_checked(2)
             .filter(|(kind, _)| kind.ends_with(':'))
             .ok_or(ElementError::Malformed)?;
         match kind {
-            "f:" => Ok(Self::Field(content.to_owned())),
+            "f:" => Ok(Self::Field(names.get(content))),
             "k:" => match serde_json::from_str(content).map_err(malformed)? {
-                Value::Object(keys) => Ok(Self::key(&keys)),
+                Value::Object(keys) => {
+                    let keys = keys.iter();
+                    Ok(Self::of_keys(
+                        keys.map(|(name, value)| (names.get(name), value)),
+                    ))
+                }
                 _ => Err(ElementError::Malformed),
             },
             "v:" => {
                 let value = serde_json::from_str(content).map_err(malformed)?;
-                Ok(Self::Value(KeyValue(value)))
+                Ok(Self::Value(Arc::new(KeyValue(value))))
             }
             "i:" => content
                 .parse()
@@ -92,6 +107,26 @@ impl PathElement {
             Self::Value(value) => format!("v:{}", go_json(&value.0)),
             Self::Index(index) => format!("i:{index}"),
         }
+    }
+}
+
+/// Names of fields that paths share: the items of a list mostly have the same ones.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashSet<Arc<str>>);
+
+/// The largest number of names that are shared.
+const NAMES_MAX: usize = 1_000;
+
+impl Names {
+    pub(crate) fn get(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        if self.0.len() < NAMES_MAX {
+            self.0.insert(name.clone());
+        }
+        name
     }
 }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::element::escape_html;
 use crate::versions::ByVersion;
-use crate::{Comparison, FieldSet, Versions, Write};
+use crate::{Comparison, FieldSet};
 
 /// The kind of write of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,22 +75,18 @@ impl Entry {
 
     /// Returns entries without the fields that a write takes from them: those of the version of the write without `lost`,
     /// and others by the comparisons in their versions. Entries of unknown versions, or without fields, are removed.
-    pub(crate) fn without<V: Versions>(
+    pub(crate) fn without(
         entries: Vec<Self>,
-        write: &Write<'_>,
+        version: &str,
         lost: &FieldSet,
         others: &ByVersion<Option<Comparison>>,
-        versions: &V,
     ) -> Vec<Self> {
         let entries = entries.into_iter().filter_map(|mut entry| {
-            entry.fields = if entry.api_version == write.api_version {
+            entry.fields = if entry.api_version == version {
                 entry.fields.difference(lost)
             } else {
                 let comparison = others.get(&entry.api_version)?.as_ref()?;
-                let mut lost = comparison.changed().union(&comparison.removed);
-                if versions.ignores_same(&entry.api_version) {
-                    lost = lost.recursive_difference(write.ignored);
-                }
+                let lost = comparison.changed().union(&comparison.removed);
                 entry.fields.difference(&lost)
             };
             (!entry.fields.is_empty()).then_some(entry)
@@ -237,6 +233,7 @@ pub fn set_entries(object: &mut Map<String, Value>, mut entries: Vec<Entry>) {
         return;
     }
     entries.sort_by_cached_key(Entry::sort_key);
-    let entries = entries.iter().map(Entry::to_value).collect();
+    let entries = entries.into_iter();
+    let entries = entries.map(|entry| entry.to_value()).collect();
     metadata.insert("managedFields".to_owned(), entries);
 }

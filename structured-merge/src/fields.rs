@@ -1,107 +1,107 @@
 //! The fields that a value has.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::{Map, Value};
 
 use crate::compare::element;
+use crate::element::Names;
+use crate::set::Slot;
 use crate::{FieldSchema, FieldSet, FieldShape, PathElement};
 
 /// Returns the fields that an object has, without the items of lists that cannot be identified.
 pub fn fields_of<S: FieldSchema>(object: &Map<String, Value>, schema: S) -> FieldSet {
-    let mut set = FieldSet::default();
-    for (name, value) in object {
-        let schema_of_member = schema.member(name);
-        let (fields, is_member) = fields_in(value, schema_of_member);
+    fields_of_object(object, schema, &mut Names::default())
+}
+
+fn fields_of_object<S: FieldSchema>(
+    object: &Map<String, Value>,
+    schema: S,
+    names: &mut Names,
+) -> FieldSet {
+    let slots = object.iter().map(|(name, value)| {
+        let (child, is_member) = fields_in(value, schema.member(name), names);
         let is_empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        let place = PathElement::Field(name.clone());
-        if is_member || is_empty || !schema.names(name) {
-            set.members.insert(place.clone());
+        Slot {
+            element: PathElement::Field(names.get(name)),
+            is_member: is_member || is_empty || !schema.names(name),
+            child,
         }
-        if !fields.is_empty() {
-            set.children.insert(place, fields);
-        }
-    }
-    set
+    });
+    FieldSet::of_slots(slots.collect())
 }
 
 /// Returns the fields in a value, and whether it is a field itself.
-fn fields_in<S: FieldSchema>(value: &Value, schema: S) -> (FieldSet, bool) {
+fn fields_in<S: FieldSchema>(value: &Value, schema: S, names: &mut Names) -> (FieldSet, bool) {
     let shape = schema.shape(Some(value));
     match (&shape, value) {
-        (FieldShape::Leaf, _) => (FieldSet::default(), true),
-        (FieldShape::Object, Value::Object(map)) => (fields_of(map, schema), false),
+        (FieldShape::Leaf, _) => (FieldSet::EMPTY, true),
+        (FieldShape::Object, Value::Object(map)) => (fields_of_object(map, schema, names), false),
         (FieldShape::Set | FieldShape::Map(_), Value::Array(items)) => {
-            let mut seen = BTreeSet::new();
-            let mut duplicates = BTreeSet::new();
-            let mut places = Vec::with_capacity(items.len());
-            for item in items {
-                let Ok(place) = element(item, &shape) else {
-                    continue;
-                };
-                if !seen.insert(place.clone()) {
-                    duplicates.insert(place.clone());
-                }
-                places.push((item, place));
-            }
-            let mut set = FieldSet::default();
-            for (item, place) in places {
-                set.members.insert(place.clone());
-                if duplicates.contains(&place) {
-                    continue;
-                }
-                let (fields, _) = fields_in(item, schema.item());
-                if !fields.is_empty() {
-                    set.children.insert(place, fields);
-                }
-            }
-            (set, false)
+            let places = items.iter();
+            let places = places.filter_map(|item| Some((element(item, &shape).ok()?, item)));
+            let mut places: Vec<_> = places.collect();
+            places.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let schema = schema.item();
+            let mut last = FieldSet::EMPTY;
+            let same = places.chunk_by(|(one, _), (other, _)| one == other);
+            let slots = same.map(|same| Slot {
+                element: same[0].0.clone(),
+                is_member: true,
+                child: match same {
+                    [(_, item)] => fields_in(item, schema, names).0.shared_with(&mut last),
+                    // Items with the same keys are one field.
+                    _ => FieldSet::EMPTY,
+                },
+            });
+            (FieldSet::of_slots(slots.collect()), false)
         }
-        (_, Value::Null) => (FieldSet::default(), false),
-        _ => (FieldSet::default(), true),
+        (_, Value::Null) => (FieldSet::EMPTY, false),
+        _ => (FieldSet::EMPTY, true),
     }
 }
 
 impl FieldSet {
     /// Replaces the fields within objects and lists that have become atomic by these.
     pub fn reconcile<S: FieldSchema>(&mut self, schema: S) {
-        let mut atomic = Vec::new();
-        for (place, child) in &mut self.children {
-            let below = match place {
-                PathElement::Field(name) if !schema.declares(name) => continue,
+        *self = self.reconciled(schema);
+    }
+
+    fn reconciled<S: FieldSchema>(&self, schema: S) -> Self {
+        self.map(|slot| {
+            let mut slot = slot.clone();
+            let below = match &slot.element {
+                _ if slot.child.is_empty() => return Some(slot),
+                PathElement::Field(name) if !schema.declares(name) => return Some(slot),
                 PathElement::Field(name) => schema.member(name),
                 _ => schema.item(),
             };
             if is_atomic(below) {
-                atomic.push(place.clone());
+                slot.is_member = true;
+                slot.child = Self::EMPTY;
             } else {
-                child.reconcile(below);
+                slot.child.reconcile(below);
             }
-        }
-        for place in atomic {
-            self.children.remove(&place);
-            self.members.insert(place);
-        }
+            Some(slot)
+        })
     }
 
     /// Adds the objects around fields of the set, if their type names them.
     #[must_use]
     pub fn with_named<S: FieldSchema>(&self, schema: S) -> Self {
-        let mut members = self.members.clone();
-        let mut children = BTreeMap::new();
-        for (place, child) in &self.children {
-            let below = match place {
+        self.map(|slot| {
+            let mut slot = slot.clone();
+            if slot.child.is_empty() {
+                return Some(slot);
+            }
+            let below = match &slot.element {
                 PathElement::Field(name) => {
-                    if schema.names(name) {
-                        members.insert(place.clone());
-                    }
+                    slot.is_member |= schema.names(name);
                     schema.member(name)
                 }
                 _ => schema.item(),
             };
-            children.insert(place.clone(), child.with_named(below));
-        }
-        Self { members, children }
+            slot.child = slot.child.with_named(below);
+            Some(slot)
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::element::Names;
+use crate::set::Slot;
 use crate::{ElementError, FieldSet, PathElement};
 
 /// The key that says that a field with others in it is a member itself.
@@ -19,45 +21,47 @@ impl FieldSet {
     /// assert_eq!(set.to_fields_v1(), fields);
     /// ```
     pub fn from_fields_v1(fields: &Value) -> Option<Self> {
-        let mut set = Self::default();
+        Self::read(fields, &mut Names::default())
+    }
+
+    fn read(fields: &Value, names: &mut Names) -> Option<Self> {
         let members = match fields {
-            Value::Null => return Some(set),
+            Value::Null => return Some(Self::EMPTY),
             fields => fields.as_object()?,
         };
+        let mut slots = Vec::with_capacity(members.len());
+        let mut last = Self::EMPTY;
         for (key, value) in members {
             if key == SELF {
                 continue;
             }
-            let element = match PathElement::from_fields_v1(key) {
+            let element = match PathElement::read(key, names) {
                 Ok(element) => element,
                 Err(ElementError::UnknownKind) => continue,
                 Err(_) => return None,
             };
-            let child = Self::from_fields_v1(value)?;
-            if child.is_empty() || value.get(SELF).is_some() {
-                set.members.insert(element.clone());
-            }
-            if !child.is_empty() {
-                set.children.insert(element, child);
-            }
+            let child = Self::read(value, names)?;
+            slots.push(Slot {
+                element,
+                is_member: child.is_empty() || value.get(SELF).is_some(),
+                child: child.shared_with(&mut last),
+            });
         }
-        Some(set)
+        Some(Self::of_slots(slots))
     }
 
     /// Returns the `FieldsV1` of the set.
     pub fn to_fields_v1(&self) -> Value {
         let mut fields = Map::new();
-        for member in &self.members {
-            fields.insert(member.to_fields_v1(), json!({}));
-        }
-        for (element, child) in &self.children {
-            let mut inner = child.to_fields_v1();
-            if self.members.contains(element)
+        for slot in self.slots() {
+            let mut inner = slot.child.to_fields_v1();
+            if slot.is_member
+                && !slot.child.is_empty()
                 && let Some(inner) = inner.as_object_mut()
             {
                 inner.insert(SELF.to_owned(), json!({}));
             }
-            fields.insert(element.to_fields_v1(), inner);
+            fields.insert(slot.element.to_fields_v1(), inner);
         }
         Value::Object(fields)
     }

@@ -25,4 +25,4 @@ pub use schema::{FieldSchema, FieldShape, JsonType, ListKey, Untyped};
 pub use set::FieldSet;
 pub use update::{MAX_UPDATE_ENTRIES, Write, track_update};
 pub use validate::validate;
-pub use versions::{VersionError, Versions};
+pub use versions::{Converted, VersionError, Versions};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::compare::element;
-use crate::{FieldSchema, FieldSet, FieldShape, PathElement};
+use crate::{FieldSchema, FieldSet, FieldShape};
 
 /// Returns an object without the fields of a set, with what is in them.
 pub fn remove<S: FieldSchema>(
@@ -13,13 +13,10 @@ pub fn remove<S: FieldSchema>(
 ) -> Map<String, Value> {
     let mut rest = Map::new();
     for (name, value) in object {
-        let place = PathElement::Field(name.clone());
-        if set.members.contains(&place) {
-            continue;
-        }
-        let value = match set.children.get(&place) {
-            Some(set) if !set.is_empty() => remove_in(value, set, schema.member(name)),
-            _ => value.clone(),
+        let value = match set.slot_of_field(name) {
+            Some(slot) if slot.is_member => continue,
+            Some(slot) => remove_in(value, &slot.child, schema.member(name)),
+            None => value.clone(),
         };
         rest.insert(name.clone(), value);
     }
@@ -45,12 +42,10 @@ fn remove_in<S: FieldSchema>(value: &Value, set: &FieldSet, schema: S) -> Value 
                     rest.push(item.clone());
                     continue;
                 };
-                if set.members.contains(&place) {
-                    continue;
-                }
-                rest.push(match set.children.get(&place) {
-                    Some(set) if !set.is_empty() => remove_in(item, set, schema.item()),
-                    _ => item.clone(),
+                rest.push(match set.slot(&place) {
+                    Some(slot) if slot.is_member => continue,
+                    Some(slot) => remove_in(item, &slot.child, schema.item()),
+                    None => item.clone(),
                 });
             }
             if rest.is_empty() {

@@ -1,5 +1,7 @@
 //! What the tracking of fields needs to know about types.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 /// The type of a value, as server-side apply sees it. It is cheap to copy.
@@ -44,8 +46,8 @@ pub enum FieldShape {
 /// A field that identifies the items of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListKey {
-    /// The name of the field.
-    pub name: String,
+    /// The name of the field, which the paths of all items share.
+    pub name: Arc<str>,
     /// The value where the field is absent.
     pub default: Option<Value>,
 }

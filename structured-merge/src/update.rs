@@ -77,7 +77,7 @@ pub fn track_update<V: Versions>(
         reconcile(entries, live, versions, version).map_err(CompareError::Unconvertible)?;
     let mut comparison = compare_objects(live, new, versions.schema())?;
     comparison.leave_out(write.ignored);
-    let others = compare_in_versions(&entries, (live, new), versions, version);
+    let others = compare_in_versions(&entries, (live, new), versions, write);
     let others = others.map_err(|error| match error {
         VersionCompareError::Old(text) | VersionCompareError::New(text) => {
             CompareError::Unconvertible(text)
@@ -86,7 +86,7 @@ pub fn track_update<V: Versions>(
     })?;
     let changed = comparison.modified.union(&comparison.added);
     let lost = changed.union(&comparison.removed);
-    let mut entries = Entry::without(entries, write, &lost, &others, versions);
+    let mut entries = Entry::without(entries, version, &lost, &others);
     let own = changed.difference(&FieldSet::of_names(&UNTRACKED));
     if !own.is_empty() {
         let entry = Entry {
@@ -105,7 +105,7 @@ pub fn track_update<V: Versions>(
             .find(|known| known.is_same_manager(&entry))
         {
             Some(known) => {
-                known.fields.extend(entry.fields);
+                known.fields.extend(&entry.fields);
                 known.time = entry.time;
             }
             None => entries.push(entry),
@@ -146,6 +146,14 @@ fn metadata<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a Value>
     object.get("metadata")?.get(name)
 }
 
+/// The entry of a version into which others are merged.
+struct Bucket {
+    version: String,
+    entry: usize,
+    /// The fields of the others.
+    merged: Vec<FieldSet>,
+}
+
 /// Merges the oldest entries of updates of a version until there are not too many.
 fn cap(entries: &mut Vec<Entry>) {
     let mut updates: Vec<usize> = (0..entries.len())
@@ -165,26 +173,38 @@ fn cap(entries: &mut Vec<Entry>) {
     });
     let mut removed = vec![false; entries.len()];
     // For each version, the entry into which others are merged.
-    let mut buckets: Vec<(String, usize)> = Vec::new();
+    let mut buckets: Vec<Bucket> = Vec::new();
     for index in updates {
         if excess == 0 {
             break;
         }
         let version = entries[index].api_version.clone();
-        let bucket = buckets.iter().find(|(known, _)| *known == version);
-        let Some(bucket) = bucket.map(|(_, bucket)| *bucket) else {
-            buckets.push((version, index));
+        let bucket = buckets.iter_mut().find(|bucket| bucket.version == version);
+        let Some(Bucket {
+            entry: bucket,
+            merged: sets,
+            ..
+        }) = bucket
+        else {
+            buckets.push(Bucket {
+                version,
+                entry: index,
+                merged: Vec::new(),
+            });
             continue;
         };
-        let fields = std::mem::take(&mut entries[index].fields);
+        sets.push(std::mem::take(&mut entries[index].fields));
         let time = entries[index].time.take();
-        let merged = &mut entries[bucket];
+        let merged = &mut entries[*bucket];
         MERGED_MANAGER.clone_into(&mut merged.manager);
         merged.subresource.clear();
-        merged.fields.extend(fields);
         merged.time = time;
         removed[index] = true;
         excess -= 1;
+    }
+    for Bucket { entry, merged, .. } in buckets {
+        let fields = &mut entries[entry].fields;
+        *fields = FieldSet::union_all([std::mem::take(fields)].into_iter().chain(merged));
     }
     let mut removed = removed.into_iter();
     entries.retain(|_| !removed.next().unwrap_or_default());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::compare::element;
+use crate::element::Names;
 use crate::{FieldSchema, FieldShape, PathElement, path_text};
 
 /// Checks that an object fits its schema, as the configuration of an apply must.
@@ -22,6 +23,7 @@ const MAX_ERRORS: usize = 100;
 
 #[derive(Default)]
 struct Validation {
+    names: Names,
     path: Vec<PathElement>,
     errors: Vec<String>,
 }
@@ -49,7 +51,7 @@ impl Validation {
 
     fn members<S: FieldSchema>(&mut self, map: &Map<String, Value>, schema: S) {
         for (name, value) in map {
-            self.path.push(PathElement::Field(name.clone()));
+            self.path.push(PathElement::Field(self.names.get(name)));
             if schema.declares(name) {
                 self.visit(value, schema.member(name));
             } else {

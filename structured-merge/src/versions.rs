@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::compare::compare_objects;
-use crate::{CompareError, Comparison, Entry, FieldSchema, validate};
+use crate::{CompareError, Comparison, Entry, FieldSchema, Write, validate};
+
+/// An object in a version, with its type.
+pub type Converted<'a, S> = Result<(Cow<'a, Map<String, Value>>, S), VersionError>;
 
 /// The versions of the API of a kind. An entry says which fields a manager has set in the version that it used, so that
 /// objects are compared in the versions of all entries.
@@ -28,7 +31,7 @@ pub trait Versions {
         object: &'a Map<String, Value>,
         from: &str,
         to: &str,
-    ) -> Result<(Cow<'a, Map<String, Value>>, Self::Schema), VersionError>;
+    ) -> Converted<'a, Self::Schema>;
 
     /// Returns whether the fields that a write ignores are those of `version`, too.
     fn ignores_same(&self, version: &str) -> bool {
@@ -44,12 +47,7 @@ impl<S: FieldSchema> Versions for S {
         *self
     }
 
-    fn convert<'a>(
-        &'a self,
-        object: &'a Map<String, Value>,
-        _: &str,
-        _: &str,
-    ) -> Result<(Cow<'a, Map<String, Value>>, S), VersionError> {
+    fn convert<'a>(&'a self, object: &'a Map<String, Value>, _: &str, _: &str) -> Converted<'a, S> {
         Ok((Cow::Borrowed(object), *self))
     }
 }
@@ -130,13 +128,14 @@ pub(crate) fn reconcile<V: Versions>(
     Ok(entries.collect())
 }
 
-/// Compares two objects in the versions of entries. For a version that is not known there is no comparison.
+/// Compares two objects in the versions of entries, without the fields that the write ignores. For a version that is not known there is no comparison.
 pub(crate) fn compare_in_versions<V: Versions>(
     entries: &[Entry],
     (old, new): (&Map<String, Value>, &Map<String, Value>),
     versions: &V,
-    version: &str,
+    write: &Write<'_>,
 ) -> Result<ByVersion<Option<Comparison>>, VersionCompareError> {
+    let version = write.api_version;
     ByVersion::of(entries, |entry_version| {
         if entry_version == version {
             return Ok(None);
@@ -149,9 +148,12 @@ pub(crate) fn compare_in_versions<V: Versions>(
         let Some((new, _)) = new.map_err(VersionCompareError::New)? else {
             return Ok(None);
         };
-        compare_objects(&old, &new, schema)
-            .map(Some)
-            .map_err(VersionCompareError::Compare)
+        let compared = compare_objects(&old, &new, schema);
+        let mut comparison = compared.map_err(VersionCompareError::Compare)?;
+        if versions.ignores_same(entry_version) {
+            comparison.leave_out(write.ignored);
+        }
+        Ok(Some(comparison))
     })
 }
 

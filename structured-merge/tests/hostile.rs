@@ -29,7 +29,7 @@ impl FieldSchema for Schema {
         match self {
             Self::Object => FieldShape::Object,
             Self::List => FieldShape::Map(vec![ListKey {
-                name: "name".to_owned(),
+                name: "name".into(),
                 default: None,
             }]),
             Self::Other => Untyped.shape(value),

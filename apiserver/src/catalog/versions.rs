@@ -3,16 +3,13 @@
 use std::borrow::Cow;
 
 use revstore_kinds as kinds;
-use revstore_structured_merge::{VersionError, Versions};
+use revstore_structured_merge::{Converted, VersionError, Versions};
 use revstore_watch_cache::registry::JsonObject;
 
 use crate::catalog::Presentation;
 use crate::catalog::view::View;
 use crate::custom::definition::{Definition, Version};
 use crate::managed_fields::{Conversions, CustomSchema, KindsSchema};
-
-/// An object in another version, with its type.
-type Converted<'a, S> = Result<(Cow<'a, JsonObject>, S), VersionError>;
 
 /// Splits a version of the API into its group and its version.
 fn group_and_version(api_version: &str) -> Result<(&str, &str), VersionError> {

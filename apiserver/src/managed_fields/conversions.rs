@@ -49,11 +49,11 @@ impl Conversions {
         let Some((object, version)) = wanted else {
             return false;
         };
-        let converted = converter.convert(object.clone(), &version).await;
+        let result = converter.convert(object.clone(), &version).await;
         self.0.lock().known.push(Known {
             object,
             version,
-            converted: converted.map_err(|error| error.to_string()),
+            converted: result.map_err(|error| error.to_string()),
         });
         true
     }

@@ -168,7 +168,7 @@ impl<'a> FieldSchema for CustomSchema<'a> {
 fn list_keys(schema: &Schema) -> Vec<ListKey> {
     let items = schema.items.as_deref();
     let keys = schema.list_keys.iter().map(|name| ListKey {
-        name: name.clone(),
+        name: name.as_str().into(),
         default: items
             .and_then(|items| items.properties.get(name))
             .and_then(|key| key.default.clone()),

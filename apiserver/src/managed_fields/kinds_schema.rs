@@ -35,7 +35,7 @@ impl FieldSchema for KindsSchema {
                 Some(list) if list.ty() == ListType::Set => FieldShape::Set,
                 Some(list) if list.ty() == ListType::Map => {
                     let keys = list.keys().map(|name| ListKey {
-                        name: name.to_owned(),
+                        name: name.into(),
                         default: item.get().field(name).and_then(default),
                     });
                     FieldShape::Map(keys.collect())

@@ -17,9 +17,7 @@ impl ReplicaPaths {
     pub fn add(&mut self, api_version: &str, path: Option<&str>) {
         let path = path.map(|path| {
             let names = path.trim_start_matches('.').split('.');
-            names
-                .map(|name| PathElement::Field(name.to_owned()))
-                .collect()
+            names.map(|name| PathElement::Field(name.into())).collect()
         });
         self.versions.push((api_version.to_owned(), path));
     }

@@ -34,11 +34,11 @@ impl FieldSchema for Schema {
             Self::Set => FieldShape::Set,
             Self::Keyed => FieldShape::Map(vec![
                 ListKey {
-                    name: "name".to_owned(),
+                    name: "name".into(),
                     default: None,
                 },
                 ListKey {
-                    name: "port".to_owned(),
+                    name: "port".into(),
                     default: Some(json!(1)),
                 },
             ]),

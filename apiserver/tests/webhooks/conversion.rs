@@ -57,6 +57,9 @@ fn convert(review: &Value) -> Value {
     let converted = objects.map(|object| {
         let mut new = object.clone();
         new["apiVersion"] = target.into();
+        if new["spec"].is_null() {
+            new["spec"] = json!({});
+        }
         let spec = new["spec"].as_object_mut().expect("a spec");
         if target.ends_with("v1") {
             let words = spec.remove("words").unwrap_or_default();
@@ -527,7 +530,7 @@ fn entries_are_compared_in_the_versions_that_a_webhook_makes() -> TestResult {
         });
         // A manager whose apply changes nothing has no time, by which entries are sorted.
         let mut owners: Vec<_> = entries.collect();
-        owners.sort_by(|one: &(String, ..), other| one.0.cmp(&other.0));
+        owners.sort_by_cached_key(|owner: &(String, String, Value)| owner.0.clone());
         owners
     };
     let entry = |manager: &str, version: &str, fields: Value| {
