@@ -107,8 +107,12 @@ impl Admission<'_> {
         let shown = |object| facet.shown(self.resource, object);
         let new = new.map(shown).transpose()?;
         let old = old.map(shown).transpose()?;
+        let deletion = self.deletion.zip(old.as_deref());
+        let completed = deletion
+            .and_then(|(options, old)| self.resource.rules.completed_deletion(old, options));
         let request = Attributes {
             old: old.as_deref(),
+            deletion: completed.as_ref().or(self.deletion),
             ..request
         };
         if operation == Operation::Delete {

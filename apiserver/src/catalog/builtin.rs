@@ -19,7 +19,7 @@ use crate::catalog::{
     Subresource, Version, View,
 };
 use crate::custom::definition;
-use crate::decode;
+use crate::decode::{self, DeleteOptions};
 use crate::managed_fields::{Conversions, KindsSchema, ReplicaPaths, merge_granular, zero_object};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
@@ -313,6 +313,29 @@ impl Rules for BuiltinRules {
 
     fn merge(&self, object: &JsonObject, config: &JsonObject) -> Result<JsonObject, String> {
         merge_granular(object, config, KindsSchema::new(self.resource.object()))
+    }
+
+    fn completed_deletion(
+        &self,
+        object: &JsonObject,
+        options: &DeleteOptions,
+    ) -> Option<DeleteOptions> {
+        if self.rules.kind() != "Pod" {
+            return None;
+        }
+        let metadata = object.get("metadata");
+        let of = |field: &str| metadata.and_then(|metadata| metadata.get(field));
+        let requested = options.grace_period_seconds;
+        let seconds = if of("deletionTimestamp").is_none() {
+            Some(self.rules.grace_period_seconds(object, requested))
+        } else {
+            // Deletions that go on may be shortened.
+            requested.or(of("deletionGracePeriodSeconds").and_then(Value::as_i64))
+        };
+        Some(DeleteOptions {
+            grace_period_seconds: seconds,
+            ..options.clone()
+        })
     }
 
     fn reset_fields(&self, subresource: &str) -> FieldSet {

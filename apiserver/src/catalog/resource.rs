@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::catalog::Presentation;
 use crate::custom::conversion::Converter;
 use crate::custom::definition;
+use crate::decode::DeleteOptions;
 use crate::http::Target;
 use crate::http::method_not_allowed;
 use crate::managed_fields::{Conversions, ReplicaPaths};
@@ -128,6 +129,16 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
         object: &JsonObject,
         requested: &JsonObject,
     ) -> Result<JsonObject, RequestError>;
+
+    /// Returns the options of a deletion with what they become for an object, or `None` if they stay as they are.
+    fn completed_deletion(
+        &self,
+        object: &JsonObject,
+        options: &DeleteOptions,
+    ) -> Option<DeleteOptions> {
+        let _ = (object, options);
+        None
+    }
 
     /// Returns the definition of a custom resource.
     fn definition(&self) -> Option<&Arc<definition::Definition>> {

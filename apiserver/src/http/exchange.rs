@@ -1,6 +1,7 @@
 //! One request, as the verbs see it.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
@@ -32,6 +33,10 @@ pub(crate) struct Exchange {
     pub(crate) annotations: Mutex<BTreeMap<String, String>>,
     /// What the request was granted of quotas, until it ends. Held to add to it.
     pub(crate) grants: Mutex<Vec<Grant>>,
+    /// When the time of the request ends, unless it is a watch.
+    pub(crate) deadline: Option<Instant>,
+    /// Whether the body is a pod with an overhead without amounts, which is refused although its type does not keep it.
+    pub(crate) has_empty_overhead: bool,
     /// What control adds, on a server that has it.
     pub(crate) control: Option<RequestControl>,
 }

@@ -123,6 +123,8 @@ impl Front {
             warnings: Mutex::default(),
             annotations: Mutex::default(),
             grants: Mutex::default(),
+            deadline: None,
+            has_empty_overhead: false,
             control,
         };
         let mut seats = None;
@@ -270,6 +272,7 @@ impl Front {
             .and_then(GoDuration::positive)
             .unwrap_or(self.request_timeout);
         let limit = asked.min(self.request_timeout);
+        exchange.deadline = Some(Instant::now() + limit);
         let answered = tokio::time::timeout(limit, self.dispatch(exchange, body)).await;
         answered.unwrap_or_else(|_| {
             self.requests

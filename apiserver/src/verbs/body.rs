@@ -73,6 +73,9 @@ pub(crate) async fn read_object(
     if resource.origin == Origin::Custom {
         check_type_is_there(resource, &object, &bytes)?;
     }
+    let overhead = object.get("spec").and_then(|spec| spec.get("overhead"));
+    let overhead = overhead.and_then(Value::as_object);
+    exchange.has_empty_overhead = overhead.is_some_and(JsonObject::is_empty);
     accept(exchange, resource, object, decoded.strict, validation)
 }
 
@@ -186,13 +189,79 @@ pub(crate) async fn read_plain(
     let bytes = read_body(body).await?;
     let decoded = decode::decode(&bytes, format).map_err(|error| error.status(kind, &bytes))?;
     match decoded.value {
-        Value::Object(object) => Ok(object),
+        Value::Object(object) => {
+            check_plain(kind, &object)?;
+            Ok(object)
+        }
         Value::Null => Ok(JsonObject::new()),
         other => {
             let error = decode::DecodeError::NotAnObject(decode::json_type(&other));
             Err(error.status(kind, &bytes).into())
         }
     }
+}
+
+/// The kinds of plain bodies, the package of Go that they are converted to, and their versions.
+const PLAIN: [(&str, &str, &[&str]); 4] = [
+    ("Binding", "core", &["v1"]),
+    ("Eviction", "policy", &["policy/v1", "policy/v1beta1"]),
+    (
+        "TokenRequest",
+        "authentication",
+        &["authentication.k8s.io/v1"],
+    ),
+    (
+        "Scale",
+        "autoscaling",
+        &[
+            "autoscaling/v1",
+            "apps/v1beta1",
+            "apps/v1beta2",
+            "extensions/v1beta1",
+        ],
+    ),
+];
+/// The kinds that all versions of the API have.
+const COMMON: [&str; 7] = [
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "Status",
+    "UpdateOptions",
+];
+
+/// Checks that a body says no other kind or version, if it says one.
+fn check_plain(expected: &str, object: &JsonObject) -> Result<(), RequestError> {
+    let known = PLAIN.iter().find(|(kind, ..)| *kind == expected);
+    let Some((_, package, versions)) = known else {
+        return Ok(());
+    };
+    let text = |field: &str| {
+        let text = object.get(field).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty())
+    };
+    let kind = text("kind").unwrap_or(expected);
+    let own = versions.first().copied().unwrap_or_default();
+    let api_version = text("apiVersion").unwrap_or(own);
+    if kind == expected && versions.contains(&api_version) {
+        return Ok(());
+    }
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let is_known = COMMON.contains(&kind)
+        || kinds::kind(group, version, kind.strip_suffix("List").unwrap_or(kind)).is_some();
+    let reason = if is_known {
+        format!("converting ({version}.{kind}) to ({package}.{expected}): unknown conversion")
+    } else {
+        format!(
+            "no kind {kind:?} is registered for version {api_version:?} in scheme \
+             \"pkg/runtime/scheme.go:111\""
+        )
+    };
+    Err(RequestError::BadRequest(format!(
+        "{kind} in version {version:?} cannot be handled as a {expected}: {reason}"
+    )))
 }
 
 /// Decodes an object in Kubernetes' protobuf, which is of the expected kind and version if it says no others.

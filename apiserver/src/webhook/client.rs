@@ -70,7 +70,8 @@ impl Clients {
     }
 
     /// Sends a body in JSON to a webhook, and returns its answer. Redirects are followed, and answers with the header
-    /// `Retry-After` are waited for, as by client-go.
+    /// `Retry-After` are waited for, as by client-go. The webhook is told the time limit, or that of the request if this is
+    /// `told` and less, and may not know that nobody waits for its answer any more.
     ///
     /// # Errors
     /// [`CallError`].
@@ -79,9 +80,10 @@ impl Clients {
         endpoint: &Endpoint,
         body: Vec<u8>,
         limit: Duration,
+        told: Option<Duration>,
     ) -> Result<Answer, CallError> {
         let end = Instant::now() + limit;
-        let timeout = go_seconds(limit);
+        let timeout = go_seconds(told.map_or(limit, |told| told.min(limit)));
         let url = format!("{}{}?timeout={timeout}", endpoint.origin, endpoint.path);
         let body = Bytes::from(body);
         let late = |_: Elapsed| CallError::transport(&url, LATE);

@@ -217,17 +217,17 @@ fn entries_are_compared_in_their_versions() -> TestResult {
     let (status, answer) = apply(&server, "one", "v1", &json!({"b": 1}));
     let message = "failed to convert new object: .spec.b: field not declared in schema";
     assert_eq!((status, &answer["message"]), (500, &json!(message)));
-    let patch = json!({"spec": {"b": 1}});
-    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    let change = json!({"spec": {"b": 1}});
+    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &change);
     assert_eq!((status, entries(&untracked)), (200, Vec::new()));
     // A version that is not served can be compared.
     let entry = json!({"manager": "three", "operation": "Update", "apiVersion": "example.com/v3",
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {}}}});
-    let patch = json!({"metadata": {"managedFields": [entry]}});
-    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    let change = json!({"metadata": {"managedFields": [entry]}});
+    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &change);
     assert_eq!(entries(&tracked).len(), 1, "{tracked}");
-    let patch = json!({"spec": {"a": 5}});
-    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    let change = json!({"spec": {"a": 5}});
+    let (_, tracked) = send(&server, ("c", MERGE), ("PATCH", THING), &change);
     let fields = |name: &str| json!({"f:spec": {name: {}}});
     let expected = [
         update("c", "", fields("f:a")),
@@ -263,8 +263,8 @@ fn entries_of_a_version_that_left_the_definition_make_applies_fail() -> TestResu
         assert_eq!((status, &answer["message"]), (500, &json!(message)));
     }
     // Other writes remove the entries, after which the object can be applied.
-    let patch = json!({"metadata": {"labels": {"x": "y"}}});
-    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &patch);
+    let change = json!({"metadata": {"labels": {"x": "y"}}});
+    let (status, untracked) = send(&server, ("c", MERGE), ("PATCH", THING), &change);
     assert_eq!((status, entries(&untracked)), (200, Vec::new()));
     let (status, applied) = apply(&server, "one", "v1", &json!({"a": 1}));
     let managers: Vec<String> = entries(&applied).into_iter().map(|entry| entry.0).collect();
@@ -287,8 +287,8 @@ fn entries_of_unknown_versions_of_built_in_kinds_are_removed() -> TestResult {
         let mut other = patched[0].clone();
         other["apiVersion"] = version.into();
         patched.as_array_mut().expect("entries").push(other);
-        let patch = json!({"metadata": {"managedFields": patched}});
-        let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &patch);
+        let change = json!({"metadata": {"managedFields": patched}});
+        let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &change);
         assert_eq!(
             (status, entries(&kept)),
             (200, entries(&created)),
@@ -298,8 +298,8 @@ fn entries_of_unknown_versions_of_built_in_kinds_are_removed() -> TestResult {
     // What is no version leaves no entries.
     let mut patched = created["metadata"]["managedFields"].clone();
     patched[0]["apiVersion"] = "a/b/c".into();
-    let patch = json!({"metadata": {"managedFields": patched}});
-    let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &patch);
+    let change = json!({"metadata": {"managedFields": patched}});
+    let (status, kept) = send(&server, ("two", MERGE), ("PATCH", one), &change);
     assert_eq!((status, entries(&kept)), (200, Vec::new()));
     Ok(())
 }
@@ -318,8 +318,8 @@ fn entries_of_both_versions_of_autoscalers_are_compared() -> TestResult {
     let (status, _) = send(&server, ("one", JSON), ("POST", path), &body);
     assert_eq!(status, 201);
     let old = format!("{}/a", path.replace("v2", "v1"));
-    let patch = json!({"spec": {"targetCPUUtilizationPercentage": 70}});
-    let (_, patched) = send(&server, ("two", MERGE), ("PATCH", &old), &patch);
+    let change = json!({"spec": {"targetCPUUtilizationPercentage": 70}});
+    let (_, patched) = send(&server, ("two", MERGE), ("PATCH", &old), &change);
     let spec_of = |object: &Value, manager: &str| {
         let entries = entries(object).into_iter();
         let mut of = entries.filter(|entry| entry.0 == manager);
@@ -332,9 +332,9 @@ fn entries_of_both_versions_of_autoscalers_are_compared() -> TestResult {
         spec_of(&patched, "two"),
         Some(json!({"f:targetCPUUtilizationPercentage": {}}))
     );
-    let patch = json!({"spec": {"metrics": cpu(80)}});
+    let change = json!({"spec": {"metrics": cpu(80)}});
     let new = format!("{path}/a");
-    let (_, patched) = send(&server, ("three", MERGE), ("PATCH", &new), &patch);
+    let (_, patched) = send(&server, ("three", MERGE), ("PATCH", &new), &change);
     assert_eq!(spec_of(&patched, "two"), None, "{patched}");
     Ok(())
 }

@@ -168,3 +168,68 @@ fn pods_have_the_labels_of_their_node_and_what_their_class_demands() -> TestResu
     assert_eq!((code, &status["message"]), (403, &json!(message)));
     Ok(())
 }
+
+#[test]
+fn an_overhead_without_amounts_is_one() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let classes = "/apis/node.k8s.io/v1/runtimeclasses";
+    for (name, class) in [("with", json!({"overhead": {}})), ("without", json!({}))] {
+        let mut class = class;
+        class["metadata"] = json!({"name": name});
+        class["handler"] = "h".into();
+        assert_eq!(post(&server, classes, &class).0, 201);
+    }
+    for (class, expected) in [(None, 403), (Some("without"), 403), (Some("with"), 201)] {
+        let mut spec = json!({"overhead": {}});
+        if let Some(class) = class {
+            spec["runtimeClassName"] = class.into();
+        }
+        let (code, answer) = post(&server, PODS, &pod("p", &spec));
+        assert_eq!(code, expected, "{class:?}: {answer}");
+        assert_eq!(answer["spec"].get("overhead"), None);
+    }
+    Ok(())
+}
+
+#[test]
+fn bodies_of_subresources_have_their_kind() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    assert_eq!(post(&server, PODS, &pod("p", &json!({}))).0, 201);
+    for (path, kind, version, reason) in [
+        (
+            "p/binding",
+            "Pod",
+            "v1",
+            "converting (v1.Pod) to (core.Binding): unknown conversion",
+        ),
+        (
+            "p/binding",
+            "Status",
+            "v1",
+            "converting (v1.Status) to (core.Binding): unknown conversion",
+        ),
+        (
+            "p/binding",
+            "Foo",
+            "v1",
+            "no kind \"Foo\" is registered for version \"v1\" in scheme \"pkg/runtime/scheme.go:111\"",
+        ),
+        (
+            "p/eviction",
+            "Pod",
+            "v1",
+            "converting (v1.Pod) to (policy.Eviction): unknown conversion",
+        ),
+    ] {
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "p"}, "target": {"name": "n"}});
+        let (code, answer) = post(&server, &format!("{PODS}/{path}"), &body);
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(
+            code == 400 && message.ends_with(reason),
+            "{path} {kind}: {answer}"
+        );
+    }
+    let (code, kept) = exchange(server.endpoint(), "GET", &format!("{PODS}/p"), "", "");
+    assert!(code == 200 && !kept.contains("nodeName"), "{kept}");
+    Ok(())
+}

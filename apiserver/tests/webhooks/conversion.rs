@@ -472,7 +472,14 @@ fn a_definition_is_deleted_while_its_webhook_fails() -> TestResult {
     assert_eq!(created.0, 201, "{}", created.1);
     fails.store(true, Ordering::SeqCst);
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let mut watch = Watch::open(&server, &format!("{path}?watch=true"));
+    // The watch may begin after the deletion.
+    let (_, list) = value(&send(&server, "GET", path, ""));
+    let version = list["metadata"]["resourceVersion"].as_str();
+    let version = version.unwrap_or_default();
+    let mut watch = Watch::open(
+        &server,
+        &format!("{path}?watch=true&resourceVersion={version}"),
+    );
     assert_eq!(
         send(&server, "DELETE", &format!("{path}/things.example.com"), "").0,
         200
@@ -558,8 +565,8 @@ fn entries_are_compared_in_the_versions_that_a_webhook_makes() -> TestResult {
     let (status, made) = apply("v1", "one", &json!({"size": 3}));
     assert_eq!(status, 200, "{made}");
     let patch = r#"{"spec":{"size":4}}"#;
-    let path = format!("{V2}/a?fieldManager=three");
-    let (_, patched) = value(&send(&server, "PATCH", &path, patch));
+    let object = format!("{V2}/a?fieldManager=three");
+    let (_, patched) = value(&send(&server, "PATCH", &object, patch));
     let expected = vec![
         entry("three", "v2", size.clone()),
         entry("two", "v2", json!({"f:words": {}})),
@@ -573,7 +580,7 @@ fn entries_are_compared_in_the_versions_that_a_webhook_makes() -> TestResult {
     let message = failed["message"].as_str().unwrap_or_default();
     let expected = "conversion webhook for example.com/v2, Kind=Thing failed: ";
     assert!(status == 500 && message.starts_with(expected), "{failed}");
-    let (status, untracked) = value(&send(&server, "PATCH", &path, r#"{"spec":{"size":5}}"#));
+    let (status, untracked) = value(&send(&server, "PATCH", &object, r#"{"spec":{"size":5}}"#));
     assert_eq!(
         (status, owners(&untracked)),
         (200, Vec::new()),

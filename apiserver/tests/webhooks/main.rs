@@ -7,3 +7,4 @@ mod admission;
 mod client;
 mod conversion;
 mod hook_server;
+mod pods;

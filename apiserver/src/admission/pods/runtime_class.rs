@@ -58,7 +58,7 @@ impl Plugin for RuntimeClass {
             let given = edit::at(pod, &["spec", "overhead"]);
             let detail = match class.as_ref().and_then(overhead_of) {
                 Some(fixed) if !is_equal(given, &fixed) => MISMATCH,
-                None if given.is_some() => UNDEFINED,
+                None if given.is_some() || request.exchange.has_empty_overhead => UNDEFINED,
                 _ => return Ok(()),
             };
             Err(request.forbidden(object, detail).into())

@@ -50,30 +50,55 @@ impl Failure {
     }
 }
 
-/// Counts a call that began at an instant.
-pub(super) fn observe(
-    request: &Attributes<'_>,
-    hook: &Hook,
+/// A call that is counted with its time: as a failure if its request ends before it does.
+#[must_use]
+pub(super) struct Observed<'a, 'b> {
+    request: &'a Attributes<'b>,
+    hook: &'a Hook,
     is_mutating: bool,
     began: Instant,
-    failure: Option<&Failure>,
-) {
-    let outcome = match failure {
-        None => Outcome::Allowed,
-        Some(Failure::Call { code, .. }) => Outcome::Failed {
-            code: *code,
-            ignored: hook.ignores_failures,
-        },
-        Some(Failure::Denied(status)) => Outcome::Denied(status.code),
-        Some(Failure::Internal(_)) => Outcome::Internal,
-    };
-    let call = WebhookCall {
-        name: &hook.name,
-        is_mutating,
-        operation: request.operation.name(),
-    };
-    let metrics = &request.front.webhook_metrics;
-    metrics.observe(call, began.elapsed(), outcome);
+    outcome: Outcome,
+}
+
+impl<'a, 'b> Observed<'a, 'b> {
+    /// Begins a call.
+    pub(super) fn begin(request: &'a Attributes<'b>, hook: &'a Hook, is_mutating: bool) -> Self {
+        Self {
+            request,
+            hook,
+            is_mutating,
+            began: Instant::now(),
+            outcome: Outcome::Failed {
+                code: UNAVAILABLE,
+                ignored: hook.ignores_failures,
+            },
+        }
+    }
+
+    /// Ends the call.
+    pub(super) fn end(mut self, failure: Option<&Failure>) {
+        self.outcome = match failure {
+            None => Outcome::Allowed,
+            Some(Failure::Call { code, .. }) => Outcome::Failed {
+                code: *code,
+                ignored: self.hook.ignores_failures,
+            },
+            Some(Failure::Denied(status)) => Outcome::Denied(status.code),
+            Some(Failure::Internal(_)) => Outcome::Internal,
+        };
+    }
+}
+
+impl Drop for Observed<'_, '_> {
+    fn drop(&mut self) {
+        let call = WebhookCall {
+            name: &self.hook.name,
+            is_mutating: self.is_mutating,
+            operation: self.request.operation.name(),
+        };
+        let metrics = &self.request.front.webhook_metrics;
+        metrics.observe(call, self.began.elapsed(), self.outcome);
+    }
 }
 
 /// Asks a webhook about the objects in the version that it wants.
@@ -116,7 +141,9 @@ pub(super) async fn call(
         Failure::call(hook, code, format!("failed to call webhook: {error}"))
     };
     let clients = &request.front.webhooks;
-    let answer = clients.call(endpoint, body, hook.timeout).await;
+    let left = request.exchange.deadline;
+    let left = left.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let answer = clients.call(endpoint, body, hook.timeout, left).await;
     let answer = answer.map_err(|error| failed(error.code(), &error))?;
     let review = version
         .decode(&answer)

@@ -1,12 +1,10 @@
 //! The plugin `MutatingAdmissionWebhook`.
 
-use std::time::Instant;
-
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
 
-use super::call::{Failure, UNAVAILABLE, call, observe};
+use super::call::{Failure, Observed, UNAVAILABLE, call};
 use super::hook::Hook;
 use super::is_exempt;
 use super::matches::{Invocation, invocation};
@@ -66,11 +64,11 @@ impl MutatingWebhooks {
                 continue;
             }
             let round = format!("round_{}_index_{index}", u8::from(is_second));
-            let began = Instant::now();
+            let observed = Observed::begin(request, hook, true);
             let changed = self
                 .ask(request, &invocation, &round, object.as_deref_mut())
                 .await;
-            observe(request, hook, true, began, changed.as_ref().err());
+            observed.end(changed.as_ref().err());
             let is_changed = matches!(changed, Ok(true));
             annotate(
                 request,

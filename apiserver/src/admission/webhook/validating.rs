@@ -1,14 +1,13 @@
 //! The plugin `ValidatingAdmissionWebhook`.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 
-use super::call::{call, observe};
+use super::call::{Observed, call};
 use super::is_exempt;
 use super::matches::{Invocation, invocation};
 use super::source::Source;
@@ -63,9 +62,9 @@ async fn ask(
     let hook = invocation.hook;
     let new = shown(request, invocation, object).await?;
     let old = shown(request, invocation, request.old).await?;
-    let began = Instant::now();
+    let observed = Observed::begin(request, hook, false);
     let asked = call(request, invocation, false, new.as_deref(), old.as_deref()).await;
-    observe(request, hook, false, began, asked.as_ref().err());
+    observed.end(asked.as_ref().err());
     let Err(failure) = asked else {
         return Ok(());
     };

@@ -253,7 +253,10 @@ impl Converter {
         let version = version.ok_or("no supported conversion review versions")?;
         let uid = new_uid();
         let body = version.request(&uid, target, objects);
-        let answer = self.clients.call(endpoint, body, DEFAULT_TIMEOUT).await;
+        let answer = self
+            .clients
+            .call(endpoint, body, DEFAULT_TIMEOUT, None)
+            .await;
         let answer = answer.map_err(|error| error.to_string())?;
         version.converted(&uid, &answer.body)
     }

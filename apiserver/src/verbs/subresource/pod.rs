@@ -142,20 +142,26 @@ pub(crate) async fn evict(
             "name in URL does not match name in Eviction object: {name}"
         )));
     }
-    let options = match eviction.get("deleteOptions") {
-        Some(options) if !options.is_null() => DeleteOptions::from_body(options)?,
-        _ => DeleteOptions::default(),
+    let options = |eviction: &JsonObject| match eviction.get("deleteOptions") {
+        Some(options) if !options.is_null() => DeleteOptions::from_body(options),
+        _ => Ok(DeleteOptions::default()),
     };
+    let is_dry = WriteOptions::create(&exchange.query)?.dry_run;
+    options(&eviction)?;
     let admission = Admission {
         front,
         exchange,
         resource,
         target,
-        dry_run: options.dry_run,
+        // A dry run by the options of the deletion is none of the eviction.
+        dry_run: is_dry,
         deletion: None,
     };
     let admitted = admission.admit_unstored(Operation::Create, &mut eviction);
     admitted.await?;
+    // As webhooks leave them.
+    let mut options = options(&eviction)?;
+    options.dry_run |= is_dry;
     let pod = current(exchange, resource, stored, target).await?;
     let budgets = budgets(front, &target.namespace).await?;
     let effects = builtin::evict(&pod, &budgets.objects, &front.now())?;

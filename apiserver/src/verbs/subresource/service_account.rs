@@ -46,10 +46,12 @@ pub(crate) async fn token(
         dry_run: false,
         deletion: None,
     };
-    let admitted = admission.admit_unstored(Operation::Create, &mut request);
-    admitted.await?;
+    complete(&mut request, target);
+    let mutated = admission.mutate(Operation::Create, Some(&mut request), None);
+    mutated.await?;
     let account = current(exchange, resource, stored, target).await?;
     check_target(&request, target, &account)?;
+    identify(&mut request, front, target, &account);
     let spec = request.get("spec").cloned().unwrap_or_else(|| json!({}));
     let seconds = spec["expirationSeconds"]
         .as_i64()
@@ -64,6 +66,8 @@ pub(crate) async fn token(
         let cause = StatusCause::invalid("spec.expirationSeconds", seconds, detail);
         return Err(Status::invalid(&kind, "", vec![cause]).into());
     }
+    let validated = admission.validate(Operation::Create, Some(&request), None);
+    validated.await?;
     let bound = spec.get("boundObjectRef").filter(|bound| !bound.is_null());
     let bound_claims = match bound {
         Some(bound) => bound_claims(front, target, bound).await?,
@@ -126,6 +130,54 @@ pub(crate) async fn token(
         "status": {"token": signed, "expirationTimestamp": expires.1},
     });
     Ok(Answer::value(CREATED, accepted, &value))
+}
+
+/// Gives a request for a token the fields and defaults of its kind.
+fn complete(request: &mut JsonObject, target: &Target) {
+    for (field, value) in [
+        ("metadata", json!({})),
+        ("spec", json!({})),
+        ("status", json!({"token": "", "expirationTimestamp": null})),
+    ] {
+        let member = request.entry(field).or_insert(Value::Null);
+        if !member.is_object() {
+            *member = value;
+        }
+    }
+    if request["metadata"]["namespace"].is_null() {
+        request["metadata"]["namespace"] = target.namespace.as_str().into();
+    }
+    if let Some(spec) = request["spec"].as_object_mut() {
+        for field in ["audiences", "boundObjectRef"] {
+            spec.entry(field).or_insert(Value::Null);
+        }
+        let seconds = spec.entry("expirationSeconds").or_insert(Value::Null);
+        if seconds.is_null() {
+            *seconds = DEFAULT_SECONDS.into();
+        }
+    }
+}
+
+/// Gives a request for a token what is known of its service account.
+fn identify(request: &mut JsonObject, front: &Front, target: &Target, account: &JsonObject) {
+    let Some(Value::Object(metadata)) = request.get_mut("metadata") else {
+        return;
+    };
+    metadata.insert("name".to_owned(), target.name.as_str().into());
+    metadata.insert("uid".to_owned(), account["metadata"]["uid"].clone());
+    metadata.insert("creationTimestamp".to_owned(), front.now().into());
+    let spec = request.get_mut("spec").and_then(Value::as_object_mut);
+    if let Some(spec) = spec
+        && spec
+            .get("audiences")
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty)
+    {
+        let audiences = &front.authenticator.service_accounts.audiences;
+        spec.insert("audiences".to_owned(), audiences.clone().into());
+    }
+    let status = json!({"token": "", "expirationTimestamp": null});
+    request.insert("status".to_owned(), status);
 }
 
 /// Returns a random UUID, the name of a token.

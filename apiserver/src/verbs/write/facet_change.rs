@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{Admit, Change, JsonObject};
+use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
+use serde_json::Value;
 
 use crate::admission::{Admission, Operation};
+use crate::catalog::Resource;
 use crate::http::Front;
 use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
@@ -55,11 +58,34 @@ where
             .admission
             .mutate(operation, Some(&mut new), seen.as_deref());
         admitted.await?;
+        if operation == Operation::Update && matches!(self.facet, Facet::Whole | Facet::Status) {
+            check_name(resource, &target.name, &new)?;
+        }
         if let Some(write) = Front::policy_write(exchange, resource, target) {
             write.check(&front.authorizer, &new, old)?;
         }
         self.tracker.completed(self.facet, old, new)
     }
+}
+
+/// Checks that the admission has left the name as it is, with the causes that kube-apiserver finds in several places.
+fn check_name(resource: &Resource, name: &str, new: &JsonObject) -> Result<(), RequestError> {
+    let metadata = new.get("metadata");
+    let found = metadata.and_then(|metadata| metadata.get("name"));
+    let found = found.and_then(Value::as_str).unwrap_or_default();
+    if found == name {
+        return Ok(());
+    }
+    let immutable = StatusCause::invalid("metadata.name", found, "field is immutable");
+    let mut causes = vec![immutable.clone(), immutable];
+    if found.is_empty() {
+        let required = "name or generateName is required";
+        let missing = StatusCause::required("metadata.name", required);
+        causes.insert(0, missing.clone());
+        causes.push(missing);
+    }
+    let kind = ResourceName::new(&*resource.names.group, &*resource.names.kind);
+    Err(Status::invalid(&kind, found, causes).into())
 }
 
 /// The current version of an object.
