@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use revstore_host::net::ClientIdentity;
 
-use crate::auth::{ServiceAccounts, TokenFile, User, check_objects};
+use crate::auth::{Client, ServiceAccounts, TokenFile, User, check_objects};
 use crate::catalog::Catalog;
 
 /// The error of a token that is not one of this server.
@@ -16,6 +15,8 @@ const INVALID: &str = "invalid bearer token";
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     pub(crate) tokens: TokenFile,
+    /// Whether there is a user of requests without credentials.
+    pub(crate) has_anonymous: bool,
     pub(crate) service_accounts: Arc<ServiceAccounts>,
 }
 
@@ -26,6 +27,8 @@ pub(crate) enum Credentials {
     User(User),
     /// A bearer token.
     Token(String),
+    /// None that are valid.
+    Invalid,
 }
 
 /// The user of a token.
@@ -37,25 +40,19 @@ pub(crate) struct Authenticated {
 }
 
 impl Authenticator {
-    /// Returns the credentials of a request. `trusted` is whether the listener takes requests without credentials
-    /// for those of an administrator.
+    /// Returns the credentials of a request. `without` returns the user of requests without credentials, if there is one.
     pub(crate) fn credentials(
         headers: &HeaderMap,
-        client: &ClientIdentity,
-        trusted: bool,
+        client: &Client,
+        without: impl FnOnce() -> Option<User>,
     ) -> Credentials {
-        if let Some(name) = client
-            .common_name
-            .as_deref()
-            .filter(|name| !name.is_empty())
-        {
-            let user = User::new(name, client.organizations.iter().map(String::as_str));
-            return Credentials::User(user.authenticated());
+        if let Client::User(user) = client {
+            return Credentials::User(user.clone());
         }
         match bearer_token(headers) {
             Some(token) => Credentials::Token(token),
-            None if trusted => Credentials::User(User::administrator()),
-            None => Credentials::User(User::anonymous()),
+            None if *client == Client::Invalid => Credentials::Invalid,
+            None => without().map_or(Credentials::Invalid, Credentials::User),
         }
     }
 
@@ -130,23 +127,33 @@ mod tests {
 
     #[test]
     fn credentials_are_certificates_then_tokens() {
-        let mut certificate = ClientIdentity::default();
-        certificate.common_name = Some("root".to_owned());
-        certificate.organizations = vec!["system:masters".to_owned()];
-        let none = ClientIdentity::default();
+        let root = User::new("root", ["system:masters", "system:authenticated"]);
+        let (certificate, none) = (Client::User(root.clone()), Client::Unknown);
         let token = |text: &str| Credentials::Token(text.to_owned());
         let user = Credentials::User;
-        let root = User::new("root", ["system:masters", "system:authenticated"]);
-        for (header, client, trusted, expected) in [
-            ("Bearer x", &certificate, false, user(root)),
-            ("Bearer x", &none, true, token("x")),
-            ("bearer t", &none, false, token("t")),
-            ("Bearer", &none, false, user(User::anonymous())),
-            ("Basic YTpi", &none, false, user(User::anonymous())),
-            ("Basic YTpi", &none, true, user(User::administrator())),
+        let (anonymous, administrator) = (User::anonymous(), User::administrator());
+        for (header, client, without, expected) in [
+            ("Bearer x", &certificate, None, user(root)),
+            ("Bearer x", &none, Some(&administrator), token("x")),
+            ("bearer t", &none, None, token("t")),
+            ("Bearer", &none, Some(&anonymous), user(anonymous.clone())),
+            (
+                "Basic YTpi",
+                &none,
+                Some(&anonymous),
+                user(anonymous.clone()),
+            ),
+            ("Basic YTpi", &none, None, Credentials::Invalid),
+            ("Bearer x", &Client::Invalid, Some(&anonymous), token("x")),
+            (
+                "Bearer",
+                &Client::Invalid,
+                Some(&anonymous),
+                Credentials::Invalid,
+            ),
         ] {
             let headers = headers(&[("authorization", header)]);
-            let found = Authenticator::credentials(&headers, client, trusted);
+            let found = Authenticator::credentials(&headers, client, || without.cloned());
             assert_eq!(found, expected, "{header}");
         }
     }

@@ -45,12 +45,18 @@ pub(crate) enum Attributes<'a> {
     Path { verb: &'a str, path: &'a str },
 }
 
-impl Attributes<'_> {
+impl<'a> Attributes<'a> {
     /// Returns the same with another verb.
-    pub(crate) fn with_verb(mut self, other: &'static str) -> Self {
+    pub(crate) fn with_verb(mut self, other: &'a str) -> Self {
         let (Self::Resource { verb, .. } | Self::Path { verb, .. }) = &mut self;
         *verb = other;
         self
+    }
+
+    /// Returns the verb.
+    pub(crate) fn verb(&self) -> &'a str {
+        let (Self::Resource { verb, .. } | Self::Path { verb, .. }) = self;
+        verb
     }
 }
 
@@ -100,12 +106,17 @@ impl Authorizer {
         let Err(reason) = self.rbac.check(user, attributes) else {
             return Ok(());
         };
-        let reason = match reason.as_str() {
-            "" => reason,
+        Err(Self::forbidden(user, attributes, &reason))
+    }
+
+    /// Returns the error of a request that a user may not make, with a reason if it is not empty.
+    pub(crate) fn forbidden(user: &User, attributes: Attributes<'_>, reason: &str) -> RequestError {
+        let reason = match reason {
+            "" => String::new(),
             reason => format!(": {reason}"),
         };
         let who = &user.name;
-        Err(match attributes {
+        match attributes {
             Attributes::Path { verb, path } => {
                 let message =
                     format!("forbidden: User \"{who}\" cannot {verb} path \"{path}\"{reason}");
@@ -135,6 +146,6 @@ impl Authorizer {
                 );
                 Status::forbidden(&ResourceName::new(group, resource), name, &detail).into()
             }
-        })
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod authenticator;
 mod authorizer;
+mod client;
 mod impersonation;
 mod rbac;
 mod service_accounts;
@@ -11,6 +12,7 @@ mod user;
 pub(crate) use authenticator::{Authenticated, Authenticator, Credentials};
 pub use authorizer::AuthorizationMode;
 pub(crate) use authorizer::{Attributes, Authorizer};
+pub(crate) use client::Client;
 pub(crate) use impersonation::Impersonation;
 pub(crate) use rbac::{
     Follower, GROUP as RBAC_GROUP, PolicyKind, PolicyWrite, Rule, create_bootstrap_policy,

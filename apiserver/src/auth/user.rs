@@ -7,7 +7,9 @@ pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 /// The name of the user of requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
 /// The group of that user.
-const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group of the users that nodes are.
+pub(crate) const NODES: &str = "system:nodes";
 
 /// The identity of a client. Corresponds to `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

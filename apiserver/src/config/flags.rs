@@ -78,6 +78,8 @@ revstore_host::flags! {
         CLIENT_CA_FILE: Option<PathBuf> = "client-ca-file", "",
             "The authorities of client certificates, in PEM. The common name is the user, the organizations are \
              the groups.";
+        ANONYMOUS_AUTH: bool = "anonymous-auth", "true",
+            "Whether requests without credentials are those of the user system:anonymous, instead of being refused.";
         TOKEN_AUTH_FILE: Option<PathBuf> = "token-auth-file", "",
             "A file with lines 'token,user,uid,\"group1,group2\"'.";
         AUTHORIZATION_MODE: String = "authorization-mode", "AlwaysAllow",

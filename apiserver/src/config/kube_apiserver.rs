@@ -13,7 +13,6 @@ pub(super) const KUBE_APISERVER: ForeignFlags = ForeignFlags {
 const SWITCHES: &[&str] = &[
     "aggregator-reject-forwarding-redirect",
     "allow-privileged",
-    "anonymous-auth",
     "audit-log-batch-throttle-enable",
     "audit-log-compress",
     "audit-log-truncate-enabled",

@@ -80,6 +80,8 @@ pub struct Config {
     pub tls_files: Option<(PathBuf, PathBuf)>,
     /// The authorities of client certificates.
     pub client_ca_file: Option<PathBuf>,
+    /// Whether requests without credentials are those of an anonymous user.
+    pub anonymous_auth: bool,
     /// The file of bearer tokens.
     pub token_auth_file: Option<PathBuf>,
     /// The keys, issuers and audiences of the tokens of service accounts.
@@ -243,6 +245,7 @@ impl Config {
             tls_files,
             cert_dir: values.get(&flags::CERT_DIR),
             client_ca_file: values.get(&flags::CLIENT_CA_FILE),
+            anonymous_auth: values.get(&flags::ANONYMOUS_AUTH),
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
             service_accounts: service_accounts::options(values)?,
             authorization_mode: authorization_mode(values)?,
@@ -286,6 +289,8 @@ impl Config {
         let mut config = Self::from_values(values)?;
         config.controllers = given.unwrap_or(Controllers::none());
         config.admission_plugins = config.admission_plugins.in_place();
+        // kube-apiserver has no anonymous requests if everything is allowed.
+        config.anonymous_auth &= config.authorization_mode != AuthorizationMode::AlwaysAllow;
         Ok(config)
     }
 

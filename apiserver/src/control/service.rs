@@ -22,6 +22,7 @@ use super::record::{RequestRecord, Sender, finished};
 use super::stage::StagedFront;
 use super::statuses::{failure_status, status_of};
 use super::watch::WatchControl;
+use crate::auth::Client;
 use crate::http::{Accepted, Answer, Body, RequestInfo};
 
 /// The service of one connection of a server with control.
@@ -29,7 +30,7 @@ use crate::http::{Accepted, Answer, Body, RequestInfo};
 pub(crate) struct ControlledService {
     stage: Stage,
     connection: Option<Arc<Connection>>,
-    client: Arc<ClientIdentity>,
+    client: Arc<Client>,
     trusted: bool,
 }
 
@@ -74,12 +75,12 @@ impl Sender {
 impl ControlledService {
     /// Creates the service of a connection with this client. `trusted` is whether requests without credentials are those
     /// of an administrator.
-    pub(crate) fn new(stage: &Stage, client: ClientIdentity, trusted: bool) -> Self {
+    pub(crate) fn new(stage: &Stage, client: &ClientIdentity, trusted: bool) -> Self {
         let open = &stage.interceptor().open;
         Self {
             connection: client.connection.and_then(|id| open.connection(id).ok()),
             stage: stage.clone(),
-            client: Arc::new(client),
+            client: Arc::new(Client::new(client)),
             trusted,
         }
     }
@@ -146,7 +147,7 @@ impl ControlledService {
         let mut headers = headers.clone();
         let authenticated = staged
             .front
-            .authenticate(&mut headers, &self.client, self.trusted)
+            .authenticate(&mut headers, &self.client, self.trusted, info.attributes())
             .await;
         Sender {
             client,

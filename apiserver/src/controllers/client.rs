@@ -8,13 +8,14 @@ use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_host::net::RequestBody;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::registry::Propagation;
 use revstore_watch_cache::{Object, RequestError};
 use serde_json::{Value, json};
 
 use super::monitor::Monitored;
+use crate::auth;
 use crate::http::Front;
 
 /// The name of the program in whose place the controllers are, by which the managers of fields are named.
@@ -156,7 +157,7 @@ impl Client {
             .header("impersonate-user", &self.user)
             .body(RequestBody::full(Bytes::from(body.to_string())))
             .map_err(|error| Failure::new(error.to_string()))?;
-        let client = ClientIdentity::default();
+        let client = auth::Client::default();
         // In a box: the future has the state of all verbs.
         let answer = Box::pin(self.front.answer(request, &client, true)).await;
         let status = answer.status;

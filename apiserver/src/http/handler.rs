@@ -11,13 +11,15 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use revstore_host::config::GoDuration;
-use revstore_host::net::{ClientIdentity, RequestBody, UpgradeOffer};
+use revstore_host::net::{RequestBody, UpgradeOffer};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
 use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
 use crate::admission::Chain;
-use crate::auth::{Authenticated, Authenticator, Authorizer, Credentials, Impersonation, User};
+use crate::auth::{
+    Attributes, Authenticated, Authenticator, Authorizer, Client, Credentials, Impersonation, User,
+};
 use crate::catalog::{Catalog, Origin};
 use crate::control::RequestControl;
 use crate::decode::MAX_BODY_BYTES;
@@ -89,7 +91,7 @@ impl Front {
     pub(crate) async fn answer(
         &self,
         request: Request<RequestBody>,
-        client: &ClientIdentity,
+        client: &Client,
         trusted: bool,
     ) -> Answer {
         self.answer_under(request, client, trusted, None).await
@@ -99,7 +101,7 @@ impl Front {
     pub(crate) async fn answer_under(
         &self,
         request: Request<RequestBody>,
-        client: &ClientIdentity,
+        client: &Client,
         trusted: bool,
         control: Option<RequestControl>,
     ) -> Answer {
@@ -183,14 +185,14 @@ impl Front {
     async fn admit(
         &self,
         exchange: &mut Exchange,
-        client: &ClientIdentity,
+        client: &Client,
         trusted: bool,
     ) -> Result<(), RequestError> {
+        let attributes = exchange.info.attributes();
         exchange.user = self
-            .authenticate(&mut exchange.headers, client, trusted)
+            .authenticate(&mut exchange.headers, client, trusted, attributes)
             .await?;
-        self.authorizer
-            .check(&exchange.user, exchange.info.attributes())
+        self.authorizer.check(&exchange.user, attributes)
     }
 
     /// Finds the user of a request, who may make it in the name of another one.
@@ -200,14 +202,20 @@ impl Front {
     pub(crate) async fn authenticate(
         &self,
         headers: &mut HeaderMap,
-        client: &ClientIdentity,
+        client: &Client,
         trusted: bool,
+        attributes: Attributes<'_>,
     ) -> Result<User, RequestError> {
         if websocket::move_token(headers).is_err() {
             return Err(Status::unauthorized().into());
         }
-        let user = match Authenticator::credentials(headers, client, trusted) {
+        let without = || match trusted {
+            true => Some(User::administrator()),
+            false => self.authenticator.has_anonymous.then(User::anonymous),
+        };
+        let user = match Authenticator::credentials(headers, client, without) {
             Credentials::User(user) => user,
+            Credentials::Invalid => return Err(Status::unauthorized().into()),
             Credentials::Token(token) => {
                 let own = &self.authenticator.service_accounts.audiences;
                 match self.user_of_token(&token, own).await {
@@ -218,10 +226,7 @@ impl Front {
         };
         match Impersonation::of_headers(headers) {
             Ok(None) => Ok(user),
-            Ok(Some(other)) => {
-                self.check_impersonation(&user, &other)?;
-                Ok(other.into_user())
-            }
+            Ok(Some(other)) => other.check(&self.authorizer, &user, attributes),
             Err(message) => Err(Status::bad_request(message).into()),
         }
     }
@@ -239,14 +244,6 @@ impl Front {
         self.authenticator
             .user_of_token(token, audiences, &self.catalog, is_remote, now)
             .await
-    }
-
-    /// Checks that a user may make requests in the name of another one.
-    fn check_impersonation(&self, user: &User, other: &Impersonation) -> Result<(), RequestError> {
-        other
-            .asked()
-            .iter()
-            .try_for_each(|asked| self.authorizer.check(user, asked.attributes()))
     }
 
     /// Answers a request within its time limit. The time of watches is limited by themselves.

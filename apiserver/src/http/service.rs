@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::service::Service;
-use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_host::net::RequestBody;
 
+use crate::auth::Client;
 use crate::http::{Body, Front};
 
 /// The service of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionService {
     pub(crate) front: Arc<Front>,
-    pub(crate) client: Arc<ClientIdentity>,
+    pub(crate) client: Arc<Client>,
     /// Whether requests without credentials are those of an administrator.
     pub(crate) trusted: bool,
 }

@@ -12,13 +12,14 @@ use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use revstore_host::net::{ClientIdentity, RequestBody};
+use revstore_host::net::RequestBody;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::{RequestError, Scope, WatchOptions};
 use serde_json::Value;
 
 use super::LoadError;
 use super::read::{Manifest, Manifests, Stage};
+use crate::auth::Client;
 use crate::catalog::{Resource, all_definitions};
 use crate::custom::definition;
 use crate::decode::{self, Format};
@@ -148,9 +149,7 @@ async fn send(
         .header(CONTENT_TYPE, media)
         .body(RequestBody::full(body))
         .map_err(|error| error.to_string())?;
-    let answer = front
-        .answer(request, &ClientIdentity::default(), true)
-        .await;
+    let answer = front.answer(request, &Client::default(), true).await;
     let code = answer.status;
     let body = answer.body.collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();

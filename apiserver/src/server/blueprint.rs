@@ -94,6 +94,7 @@ impl Blueprint {
         let front = Arc::new(Front {
             authenticator: Authenticator {
                 tokens: self.tokens.clone(),
+                has_anonymous: config.anonymous_auth,
                 service_accounts: self.service_accounts.clone(),
             },
             authorizer,

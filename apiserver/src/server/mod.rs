@@ -162,6 +162,7 @@ enum Serving {
 /// | [`max_requests_inflight`](Self::max_requests_inflight) | 400 |
 /// | [`max_mutating_requests_inflight`](Self::max_mutating_requests_inflight) | 200 |
 /// | [`goaway_chance`](Self::goaway_chance) | none |
+/// | [`anonymous_auth`](Self::anonymous_auth) | requests without credentials are those of `system:anonymous` |
 /// | [`webhook_route`](Self::webhook_route) | services are found by their endpoints and cluster IPs |
 /// | [`control`](Self::control) | the server has no control |
 /// | [`config`](Self::config) | those of the options above |

@@ -214,6 +214,13 @@ impl ApiServerBuilder {
         self
     }
 
+    /// Sets whether requests without credentials are those of the user `system:anonymous`. Otherwise they are refused with
+    /// 401. Requests over plain HTTP are not concerned.
+    pub fn anonymous_auth(mut self, anonymous_auth: bool) -> Self {
+        self.config.anonymous_auth = anonymous_auth;
+        self
+    }
+
     /// Sets the part of requests over HTTP/2 after which the client is told to connect anew.
     pub fn goaway_chance(mut self, chance: Chance) -> Self {
         self.config.goaway_chance = chance;

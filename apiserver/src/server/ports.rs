@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use super::blueprint::RunningBackground;
 use super::runtime::ServerRuntime;
 use super::{StartError, certificate};
+use crate::auth::Client;
 use crate::config::Config;
 use crate::control::{ControlPort, ControlledService, Stage};
 use crate::http::{ConnectionService, Front};
@@ -120,7 +121,7 @@ impl Ports {
                             let front = front.clone();
                             let make_service = move |client, trusted| ConnectionService {
                                 front: front.clone(),
-                                client: Arc::new(client),
+                                client: Arc::new(Client::new(&client)),
                                 trusted,
                             };
                             self.spawn(&mut ports, &begun, make_service);
@@ -128,7 +129,7 @@ impl Ports {
                         Served::Controlled(stage, _, _) => {
                             let controlled = stage.clone();
                             let make_service = move |client, trusted| {
-                                ControlledService::new(&controlled, client, trusted)
+                                ControlledService::new(&controlled, &client, trusted)
                             };
                             self.gated(stage).spawn(&mut ports, &begun, make_service);
                         }
@@ -232,7 +233,9 @@ fn bind(address: SocketAddr, scheme: &str) -> Result<Listener, StartError> {
 fn acceptor(config: &Config, certificate: Certificate) -> Result<TlsAcceptor, TlsError> {
     let mut options = TlsOptions::new(certificate);
     if let Some(path) = &config.client_ca_file {
-        options = options.client_auth(ClientAuth::new(path).names_users(true).optional(true));
+        // An invalid certificate does not end the connection: the request may have another credential.
+        let auth = ClientAuth::new(path).accept_invalid(true);
+        options = options.client_auth(auth.names_users(true).optional(true));
     }
     TlsAcceptor::new(&options, &[])
 }

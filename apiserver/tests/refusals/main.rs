@@ -1,9 +1,11 @@
 //! Every path, verb, subresource and trick of users without the right: each is refused, no answer tells anything about an
 //! object, and the store stays as it is.
 
+mod certificates;
 mod escalations;
 #[path = "../client/exchange.rs"]
 mod exchange;
+mod impersonation;
 mod requests;
 mod setup;
 mod users;

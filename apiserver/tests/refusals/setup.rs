@@ -62,7 +62,7 @@ fn bind(server: &ApiServer, name: &str, role: &str, subject: &Value) {
 }
 
 /// Gives a user a role in a namespace, or in the cluster if there is none.
-fn allow(server: &ApiServer, user: &str, namespace: Option<&str>, rules: &Value) {
+pub(crate) fn allow(server: &ApiServer, user: &str, namespace: Option<&str>, rules: &Value) {
     let (prefix, kind, plural) = match namespace {
         Some(namespace) => (format!("/namespaces/{namespace}"), "Role", "role"),
         None => (String::new(), "ClusterRole", "clusterrole"),

@@ -20,7 +20,7 @@ fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
     let line = "--advertise-address=127.0.0.1 --allow-privileged=true --authorization-mode=RBAC \
                 --disable-admission-plugins=ServiceAccount --enable-aggregator-routing \
                 --service-account-lookup --service-account-issuer https://127.0.0.1/ --service-account-key-file sa.pub -v 2 \
-                --profiling=false --anonymous-auth --secure-port 1234";
+                --profiling=false --secure-port 1234";
     let (config, warnings) = served(line).expect("the command line is valid");
     assert_eq!(config.https.map(|address| address.port()), Some(1234));
     for name in [
@@ -30,7 +30,6 @@ fn flags_of_kube_apiserver_are_accepted_as_harnesses_give_them() {
         "service-account-lookup",
         "v",
         "profiling",
-        "anonymous-auth",
     ] {
         let beginning = format!("--{name} has no effect");
         let count = warnings

@@ -58,6 +58,11 @@ pub struct ClientIdentity {
     /// The organizations in the client's certificate, in their order; empty without a
     /// [`common_name`](Self::common_name).
     pub organizations: Vec<String>,
+    /// The client's certificate in DER; `None` without a [`common_name`](Self::common_name).
+    pub certificate: Option<Bytes>,
+    /// Whether the client has a certificate that is not valid, which the listener
+    /// [accepts](crate::net::ClientAuth::accept_invalid). Then there is no [`common_name`](Self::common_name).
+    pub is_invalid: bool,
     /// The address of the client; `None` on a Unix socket.
     pub address: Option<SocketAddr>,
     /// The id that the [`ConnectionGate`](crate::net::ConnectionGate) of the listener has given to the connection.

@@ -34,6 +34,8 @@ pub(super) struct ClientVerifier {
     common_names: Vec<String>,
     /// Whether clients without a certificate are accepted.
     optional: bool,
+    /// Whether the handshake succeeds with any certificate.
+    accept_invalid: bool,
 }
 
 impl ClientVerifier {
@@ -65,7 +67,25 @@ impl ClientVerifier {
                 .map_err(|error| rejected(&error))?,
             common_names: auth.allowed_common_names.clone(),
             optional: auth.optional,
+            accept_invalid: auth.accept_invalid,
         })
+    }
+
+    /// Verifies the certificate of a client.
+    pub(super) fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        if let Some(restated) = RestatedCertificate::new(end_entity) {
+            let usage = webpki::KeyUsage::client_auth();
+            restated.verify(&self.roots, self.algorithms, usage, intermediates, now)?;
+            return self.verify_name(&restated.certificate);
+        }
+        self.verifier
+            .verify_client_cert(end_entity, intermediates, now)?;
+        self.verify_name(end_entity)
     }
 
     /// Requires that a certificate has one of the allowed common names, and is valid for one of the allowed names.
@@ -101,14 +121,8 @@ impl ClientCertVerifier for ClientVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        if let Some(restated) = RestatedCertificate::new(end_entity) {
-            let usage = webpki::KeyUsage::client_auth();
-            restated.verify(&self.roots, self.algorithms, usage, intermediates, now)?;
-            self.verify_name(&restated.certificate)?;
-        } else {
-            self.verifier
-                .verify_client_cert(end_entity, intermediates, now)?;
-            self.verify_name(end_entity)?;
+        if !self.accept_invalid {
+            self.verify(end_entity, intermediates, now)?;
         }
         Ok(ClientCertVerified::assertion())
     }

@@ -15,10 +15,11 @@ mod revocation_list;
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use rustls::{
     ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, pem},
+    pki_types::{CertificateDer, UnixTime, pem},
     server::{NoServerSessionStorage, ResolvesServerCert},
     version::{TLS12, TLS13},
 };
@@ -49,6 +50,8 @@ pub struct TlsAcceptor {
     without_alpn: Arc<ServerConfig>,
     names_users: bool,
     verify_address: bool,
+    /// Verifies certificates after the handshake, which accepts all of them.
+    late_verifier: Option<Arc<ClientVerifier>>,
     revocation_list: Option<Arc<RevocationList>>,
 }
 
@@ -121,12 +124,11 @@ impl TlsAcceptor {
                 source,
             })?;
         let auth = tls.client_auth.as_ref();
-        let builder = match auth {
+        let verifier = auth.map(|auth| ClientVerifier::new(auth, &provider).map(Arc::new));
+        let verifier = verifier.transpose()?;
+        let builder = match &verifier {
             None => builder.with_no_client_auth(),
-            Some(auth) => {
-                let verifier = ClientVerifier::new(auth, &provider)?;
-                builder.with_client_cert_verifier(Arc::new(verifier))
-            }
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         };
         let mut without_alpn = builder.with_cert_resolver(certificate);
         if auth.is_some() {
@@ -147,6 +149,7 @@ impl TlsAcceptor {
             without_alpn: Arc::new(without_alpn),
             names_users: auth.is_some_and(|auth| auth.names_users),
             verify_address: auth.is_some_and(|auth| auth.verify_address),
+            late_verifier: verifier.filter(|_| auth.is_some_and(|auth| auth.accept_invalid)),
             revocation_list,
         })
     }
@@ -159,14 +162,26 @@ impl TlsAcceptor {
         address: Option<IpAddr>,
     ) -> Result<ClientIdentity, BoxError> {
         let own = certificates.first();
+        if let (Some(verifier), Some((own, others))) =
+            (&self.late_verifier, certificates.split_first())
+            && verifier.verify(own, others, UnixTime::now()).is_err()
+        {
+            return Ok(ClientIdentity {
+                is_invalid: true,
+                ..ClientIdentity::default()
+            });
+        }
         if let Some(own) = own.filter(|_| self.verify_address) {
             client_address::check(own, address).await?;
         }
         if let Some(list) = &self.revocation_list {
             list.check(certificates).await?;
         }
-        let subject = own.filter(|_| self.names_users).map(Subject::read);
+        let own = own.filter(|_| self.names_users);
+        let subject = own.map(Subject::read);
         Ok(ClientIdentity {
+            certificate: own.map(|own| Bytes::copy_from_slice(own)),
+            is_invalid: false,
             // A certificate without a name is a certificate of an unknown user.
             common_name: subject
                 .as_ref()

@@ -87,8 +87,12 @@ pub struct ClientAuth {
     pub allowed_common_names: Vec<String>,
     /// Whether the common name of a certificate authenticates its client as the user of that name.
     pub names_users: bool,
-    /// Whether clients without a certificate are accepted. Invalid certificates are refused also then.
+    /// Whether clients without a certificate are accepted. Invalid certificates are refused also then, unless
+    /// [`accept_invalid`](Self::accept_invalid) is set.
     pub optional: bool,
+    /// Whether clients with an invalid certificate are accepted, as by Go's `tls.RequestClientCert`. They must have its key. Their
+    /// identity is [marked](crate::net::ClientIdentity::is_invalid), and the program decides about it.
+    pub accept_invalid: bool,
     /// Whether a certificate with addresses or host names must contain the address of its client, or a host
     /// name that resolves to it.
     pub verify_address: bool,
@@ -139,6 +143,13 @@ impl ClientAuth {
     #[must_use]
     pub fn optional(mut self, optional: bool) -> Self {
         self.optional = optional;
+        self
+    }
+
+    /// Sets whether clients with an invalid certificate are accepted.
+    #[must_use]
+    pub fn accept_invalid(mut self, accept_invalid: bool) -> Self {
+        self.accept_invalid = accept_invalid;
         self
     }
 
