@@ -1,17 +1,15 @@
 //! A server-side apply.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::compare::compare_objects;
 use crate::element::escape_html;
 use crate::update::UNTRACKED;
-use crate::versions::{ByVersion, VersionCompareError, compare_in_versions, reconcile, see};
+use crate::versions::{VersionCompareError, compare_in_versions, reconcile, see};
 use crate::{
-    Comparison, Entry, FieldSchema, FieldSet, Operation, PathElement, Versions, Write, fields_of,
-    merge, path_text, read_entries, remove, set_entries, track_update, validate,
+    Conflicts, Entry, FieldSchema, FieldSet, Operation, Versions, Write, fields_of, merge,
+    read_entries, remove, set_entries, track_update, validate,
 };
 
 /// The manager of the fields that an object has before it is applied for the first time.
@@ -22,19 +20,6 @@ const KUBECTL: &str = "kubectl";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The largest size of all annotations, in bytes. The annotation above is removed if it does not fit.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
-
-/// The largest number of conflicts that the text of an error names.
-const CONFLICTS_SHOWN_MAX: usize = 500;
-
-/// A field that another manager has set to another value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldConflict {
-    /// The manager, as in messages: with its subresource, and with the version of the API of updates.
-    pub manager: String,
-    /// The field, such as `.spec.replicas`.
-    pub field: String,
-    path: Vec<PathElement>,
-}
 
 /// The error of an apply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -47,28 +32,8 @@ pub enum ApplyError {
     #[error("{0}")]
     Unfit(String),
     /// Other managers have set fields to other values.
-    #[error("{}", conflict_text(.0))]
-    Conflicts(Vec<FieldConflict>),
-}
-
-fn conflict_text(conflicts: &[FieldConflict]) -> String {
-    if let [conflict] = conflicts {
-        let (manager, field) = (&conflict.manager, &conflict.field);
-        return format!("Apply failed with 1 conflict: conflict with {manager}: {field}");
-    }
-    let mut text = format!("Apply failed with {} conflicts: ", conflicts.len());
-    let mut manager = None;
-    for conflict in conflicts.iter().take(CONFLICTS_SHOWN_MAX) {
-        if manager != Some(&conflict.manager) {
-            if manager.is_some() {
-                text.push('\n');
-            }
-            let _ = write!(text, "conflicts with {}:", conflict.manager);
-            manager = Some(&conflict.manager);
-        }
-        let _ = write!(text, "\n- {}", conflict.field);
-    }
-    text
+    #[error("{0}")]
+    Conflicts(Conflicts),
 }
 
 /// Returns the version of an object after an apply, with its entries: the fields of the configuration are set, and those
@@ -116,7 +81,7 @@ pub fn apply<V: Versions>(
         && write.manager == KUBECTL
         && let Some(allowed) = last_applied(&live, schema, write)
     {
-        conflicts.retain(|conflict| !allowed.contains(&conflict.path));
+        conflicts.leave_out(&allowed);
         if conflicts.is_empty() {
             applied = apply_once(&live, config, versions, write, true, entries);
         }
@@ -228,7 +193,7 @@ fn apply_once<V: Versions>(
     })?;
     let changed = comparison.changed();
     if !force {
-        let conflicts = conflicts(&entries, version, &changed, &others);
+        let conflicts = Conflicts::of(&entries, version, &changed, &others);
         if !conflicts.is_empty() {
             return Err(ApplyError::Conflicts(conflicts));
         }
@@ -245,49 +210,6 @@ fn apply_once<V: Versions>(
         entries.push(own);
     }
     Ok((new, entries))
-}
-
-/// Returns the conflicts with the managers of changed fields.
-fn conflicts(
-    entries: &[Entry],
-    version: &str,
-    changed: &FieldSet,
-    others: &ByVersion<Option<Comparison>>,
-) -> Vec<FieldConflict> {
-    let mut conflicts = Vec::new();
-    let mut entries: Vec<&Entry> = entries.iter().collect();
-    entries.sort_by_cached_key(|entry| entry.identifier());
-    for entry in entries {
-        let manager = manager_text(entry);
-        let fields = if entry.api_version == version {
-            entry.fields.intersection(changed)
-        } else if let Some(Some(comparison)) = others.get(&entry.api_version) {
-            entry.fields.intersection(&comparison.changed())
-        } else {
-            continue;
-        };
-        fields.for_each(&mut Vec::new(), &mut |path| {
-            conflicts.push(FieldConflict {
-                manager: manager.clone(),
-                field: path_text(path),
-                path: path.to_vec(),
-            });
-        });
-    }
-    conflicts
-}
-
-/// Returns a manager as messages have it.
-fn manager_text(entry: &Entry) -> String {
-    let mut text = Value::from(&*entry.manager).to_string();
-    if !entry.subresource.is_empty() {
-        let subresource = Value::from(&*entry.subresource);
-        let _ = write!(text, " with subresource {subresource}");
-    }
-    if entry.operation == Operation::Update {
-        let _ = write!(text, " using {}", entry.api_version);
-    }
-    text
 }
 
 /// Returns whether an apply may remove fields. It does not if it has all that was applied before: then what contains them

@@ -2,6 +2,7 @@
 
 mod apply;
 mod compare;
+mod conflicts;
 mod element;
 mod entry;
 mod fields;
@@ -14,8 +15,9 @@ mod update;
 mod validate;
 mod versions;
 
-pub use apply::{ApplyError, FieldConflict, apply, kind_text};
+pub use apply::{ApplyError, apply, kind_text};
 pub use compare::{CompareError, Comparison, compare};
+pub use conflicts::{Conflicts, FieldConflict};
 pub use element::{ElementError, KeyValue, PathElement, path_text};
 pub use entry::{Entry, EntryError, Operation, entries_of, read_entries, set_entries};
 pub use fields::fields_of;

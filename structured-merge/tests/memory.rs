@@ -4,14 +4,17 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use revstore_structured_merge::{
-    FieldSchema, FieldSet, FieldShape, ListKey, Untyped, Write, apply, track_update,
+    ApplyError, FieldSchema, FieldSet, FieldShape, ListKey, Untyped, Write, apply, track_update,
 };
 use serde_json::{Map, Value, json};
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// The tests share the counters.
+static ALONE: Mutex<()> = Mutex::new(());
 
 struct Counting;
 
@@ -115,6 +118,7 @@ const LISTS: [(usize, usize, usize); 2] = [(50_000, 4, 70), (20_000, 90, 20)];
 
 #[test]
 fn large_applies_take_little_besides_their_result() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (count, padding, times_max) in LISTS {
         let text = "x".repeat(padding);
         let items = |value: usize| -> Value {
@@ -162,4 +166,56 @@ fn large_applies_take_little_besides_their_result() {
             "{count} items, updated: {peak} {kept}"
         );
     }
+}
+
+/// Conflicts in an object with fields of 60 KiB of names: the texts of all would take 90 MB.
+#[test]
+fn conflicts_with_long_paths_take_little() {
+    const LEVELS: usize = 60;
+    const FIELDS: usize = 1_500;
+    const MIB: usize = 1024 * 1024;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = "x".repeat(1024);
+    let deep = |value: &str| {
+        let fields = (0..FIELDS).map(|number| (format!("f{number}"), value.into()));
+        let mut object = Value::Object(fields.collect());
+        for _ in 0..LEVELS {
+            object = json!({&*name: object});
+        }
+        config(&json!([{"name": "a", "deep": object}]))
+    };
+    let (one, two) = (deep("1"), deep("2"));
+    let body = serde_json::to_vec(&two).unwrap().len();
+    let none = Map::new();
+    let apply = |live: &Map<String, Value>, config: &Map<String, Value>, manager| {
+        apply(
+            (live, &none),
+            config,
+            &Schema::Object,
+            &write(manager),
+            false,
+        )
+    };
+    let live = apply(&none, &one, "one").unwrap();
+    let ((count, text, shown), (peak, kept)) = measured(|| {
+        let Err(ApplyError::Conflicts(conflicts)) = apply(&live, &two, "two") else {
+            panic!("the other manager has all fields");
+        };
+        (
+            conflicts.count(),
+            conflicts.to_string(),
+            conflicts.shown().len(),
+        )
+    });
+    println!("{body} bytes, {peak} for conflicts, {kept} kept");
+    assert_eq!(count, FIELDS);
+    assert!(
+        text.starts_with("Apply failed with 1500 conflicts: conflicts with \"one\":\n- .spec[")
+    );
+    assert!(
+        shown > 10 && text.len() <= MIB + 64 * 1024,
+        "{}",
+        text.len()
+    );
+    assert!(peak < 3 * MIB + 40 * body, "{peak}");
 }

@@ -13,7 +13,6 @@ use revstore_watch_cache::status::{
 use serde_json::Value;
 
 use crate::catalog::Resource;
-use crate::custom::schema::CAUSES_MAX;
 use crate::decode::{field_manager_causes, manager_or_user_agent};
 use crate::http::{Exchange, Front};
 use crate::managed_fields::{
@@ -301,14 +300,14 @@ fn refused(error: &ApplyError) -> RequestError {
     match error {
         ApplyError::HasEntries => RequestError::BadRequest(text),
         ApplyError::Conflicts(conflicts) => {
-            let causes = conflicts.iter().map(|conflict| {
+            let causes = conflicts.shown().into_iter().map(|conflict| {
                 let message = format!("conflict with {}", conflict.manager);
                 let mut cause = StatusCause::new(CauseReason::FIELD_MANAGER_CONFLICT, message);
-                cause.field.clone_from(&conflict.field);
+                cause.field = conflict.field;
                 cause
             });
             let details = StatusDetails {
-                causes: causes.take(CAUSES_MAX).collect(),
+                causes: causes.collect(),
                 ..StatusDetails::default()
             };
             Status::failure(Reason::Conflict, text)
