@@ -228,18 +228,34 @@ fn order(one: &Value, other: &Value) -> Ordering {
     }
 }
 
+/// Compares two numbers by their exact values. Rounding an integer to a float would leave sets without an order: two
+/// integers that differ could both equal one float.
 fn order_numbers(one: &Number, other: &Number) -> Ordering {
     let integer = |number: &Number| {
         let small = number.as_i64().map(i128::from);
         small.or_else(|| number.as_u64().map(i128::from))
     };
-    if let (Some(one), Some(other)) = (integer(one), integer(other)) {
-        return one.cmp(&other);
-    }
     let float = |number: &Number| number.as_f64().unwrap_or_default();
-    float(one)
-        .partial_cmp(&float(other))
-        .unwrap_or(Ordering::Equal)
+    match (integer(one), integer(other)) {
+        (Some(one), Some(other)) => one.cmp(&other),
+        (Some(one), None) => order_integer(one, float(other)),
+        (None, Some(other)) => order_integer(other, float(one)).reverse(),
+        (None, None) => {
+            let order = float(one).partial_cmp(&float(other));
+            order.unwrap_or(Ordering::Equal)
+        }
+    }
+}
+
+/// Compares an integer of at most 65 bits with a float, which is finite.
+fn order_integer(integer: i128, float: f64) -> Ordering {
+    let whole = float.trunc();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "floats that do not fit become the largest or smallest value, beyond all integers of JSON"
+    )]
+    let order = integer.cmp(&(whole as i128));
+    order.then_with(|| whole.partial_cmp(&float).unwrap_or(Ordering::Equal))
 }
 
 /// Returns a value as Go writes it: with sorted keys, and some letters of HTML as escape sequences.
@@ -317,10 +333,23 @@ mod tests {
     #[test]
     fn values_are_ordered() {
         let values = [
+            json!(-1e300),
+            json!(i64::MIN),
+            json!(i64::MIN + 1),
+            json!(-1.5),
             json!(-1),
             json!(1.5),
             json!(9),
             json!(80),
+            json!(9_007_199_254_740_991_i64),
+            json!(9_007_199_254_740_992_f64),
+            json!(9_007_199_254_740_993_i64),
+            json!(i64::MAX),
+            json!(9_223_372_036_854_775_808_f64),
+            json!(9_223_372_036_854_775_809_u64),
+            json!(u64::MAX),
+            json!(18_446_744_073_709_551_616_f64),
+            json!(1e300),
             json!("a"),
             json!("b"),
             json!(false),
@@ -335,10 +364,46 @@ mod tests {
                 assert_eq!(order, number.cmp(&place), "{one} {other}");
             }
         }
-        assert_eq!(
-            PathElement::value(&json!(1)),
-            PathElement::value(&json!(1.0))
-        );
+        for (integer, float) in [
+            (json!(1), json!(1.0)),
+            (json!(0), json!(-0.0)),
+            (json!(i64::MIN), json!(-9_223_372_036_854_775_808_f64)),
+            (
+                json!(9_223_372_036_854_775_808_u64),
+                json!(9_223_372_036_854_775_808_f64),
+            ),
+        ] {
+            assert_eq!(PathElement::value(&integer), PathElement::value(&float));
+        }
         assert_eq!(PathElement::value(&json!(2.0)).to_fields_v1(), "v:2");
+    }
+
+    #[test]
+    fn the_order_of_large_numbers_is_total() {
+        let mut values = vec![
+            json!(1e300),
+            json!(-1e300),
+            json!(u64::MAX),
+            json!(i64::MIN),
+        ];
+        for power in [53, 63] {
+            for distance in -3..=3_i64 {
+                let number = (1_u64 << power).saturating_add_signed(distance);
+                #[expect(clippy::cast_precision_loss, reason = "it is what is tested")]
+                let float = number as f64;
+                values.extend([json!(number), json!(float), json!(-float)]);
+                values.extend(i64::try_from(number).map(|number| json!(-number)));
+            }
+        }
+        let values: Vec<_> = values.iter().map(PathElement::value).collect();
+        for one in &values {
+            for two in &values {
+                let order = one.cmp(two);
+                assert_eq!(order, two.cmp(one).reverse(), "{one} {two}");
+                for three in values.iter().filter(|three| two.cmp(three) == order) {
+                    assert_eq!(one.cmp(three), order, "{one} {two} {three}");
+                }
+            }
+        }
     }
 }

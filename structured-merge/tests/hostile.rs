@@ -179,3 +179,28 @@ fn deep_objects_and_fields_are_applied() {
     let applied = untyped(&lying, json!({"a": 2}), "three").unwrap();
     assert_eq!(applied["spec"], json!({"a": 2}));
 }
+
+// A sort panics if it finds that there is no order.
+#[test]
+fn sets_of_large_numbers_are_read() {
+    let mut state = 1_u64;
+    let mut random = |limit: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % limit
+    };
+    for _ in 0..200 {
+        let mut fields = Map::new();
+        for number in 0..80 {
+            // The spaces make different texts of equal numbers.
+            let spaces = " ".repeat(number % 8);
+            let value = (1_u64 << 53) + random(40);
+            let point = if random(2) == 0 { "" } else { ".0" };
+            fields.insert(format!("v:{spaces}{value}{point}"), json!({}));
+        }
+        let read = FieldSet::from_fields_v1(&json!({"f:data": fields})).unwrap();
+        let again = FieldSet::from_fields_v1(&read.to_fields_v1()).unwrap();
+        assert_eq!(again, read);
+    }
+}

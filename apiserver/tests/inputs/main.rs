@@ -42,7 +42,8 @@ fn seeds() -> Vec<Vec<u8>> {
                   {\"a\":0,\"b\":[\"x\",\"x\",\"Toolong\"],\"c\":{\"k\":null},\"d\":\"5\",\"e\":{\"f\":1},\"g\":2}";
     let fields = "{\"f:metadata\":{\"f:labels\":{\".\":{},\"f:a\":{}}},\"f:spec\":{\"f:containers\":{\
                   \"k:{\\\"name\\\":\\\"c\\\",\\\"port\\\":80}\":{\".\":{},\"f:image\":{}}},\"f:list\":{\"v:\\\"x\\\"\":{},\
-                  \"i:3\":{}}}}";
+                  \"i:3\":{},\"v:9007199254740993\":{},\"v:9007199254740992.0\":{},\"v:-9223372036854775808\":{},\
+                  \"v:18446744073709551615\":{},\"v:1e300\":{}}}}";
     let token = ContinueToken::decode(
         // {"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}
         "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6Nywic3RhcnQiOiJkZWZhdWx0L2FcdTAwMDAifQ",
@@ -106,7 +107,9 @@ fn applies() -> Vec<Vec<u8>> {
         "finalizers": ["a/b"], "managedFields": [
             entry("one", "Apply", json!({"f:metadata": {"f:labels": {"f:x": {}}}, "f:spec": {"f:containers": {
                 "k:{\"name\":\"c\"}": {".": {}, "f:name": {}, "f:image": {}}}}})),
-            entry("other", "Update", json!({"f:metadata": {"f:finalizers": {".": {}, "v:\"a/b\"": {}}}})),
+            entry("other", "Update", json!({"f:metadata": {"f:finalizers": {".": {}, "v:\"a/b\"": {},
+                "v:9007199254740993": {}, "v:9007199254740992.0": {}, "v: 9007199254740994": {}, "v:1e300": {},
+                "v:-9223372036854775808": {}, "v:18446744073709551615": {}, "v:18446744073709551616": {}}}})),
         ]}, "spec": spec});
     let wanted = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"z": "y"}},
         "spec": {"containers": [{"name": "c", "image": "j"}, {"name": "d"}]}});
