@@ -1,6 +1,7 @@
 //! Objects in the versions of their API.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
@@ -83,26 +84,25 @@ pub(crate) fn see<'a, V: Versions>(
     }
 }
 
-/// Values for the versions of entries, in their order.
+/// Values for the versions of entries, of which a client can send many.
 #[derive(Debug, Default)]
-pub(crate) struct ByVersion<T>(Vec<(String, T)>);
+pub(crate) struct ByVersion<T>(HashMap<String, T>);
 
 impl<T> ByVersion<T> {
     pub(crate) fn get(&self, version: &str) -> Option<&T> {
-        let found = self.0.iter().find(|(known, _)| known == version);
-        found.map(|(_, value)| value)
+        self.0.get(version)
     }
 
-    /// Returns the value for each version of some entries.
+    /// Returns the value for each version of some entries. It is computed in the order of the entries.
     pub(crate) fn of<E>(
         entries: &[Entry],
         mut value: impl FnMut(&str) -> Result<T, E>,
     ) -> Result<Self, E> {
-        let mut known = Self(Vec::new());
+        let mut known = Self(HashMap::new());
         for Entry { api_version, .. } in entries {
             if known.get(api_version).is_none() {
                 let value = value(api_version)?;
-                known.0.push((api_version.clone(), value));
+                known.0.insert(api_version.clone(), value);
             }
         }
         Ok(known)
@@ -163,4 +163,37 @@ pub(crate) enum VersionCompareError {
     Old(String),
     New(String),
     Compare(CompareError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ByVersion;
+    use crate::{Entry, FieldSet, Operation};
+
+    // With a search through all versions for each entry, this takes minutes.
+    #[test]
+    fn entries_of_many_versions_are_read_in_linear_time() {
+        const VERSIONS: usize = 60_000;
+        let entry = |number: usize| Entry {
+            manager: "one".to_owned(),
+            operation: Operation::Update,
+            api_version: format!("example.com/a-version-that-does-not-exist-{}", number / 2),
+            time: None,
+            subresource: String::new(),
+            fields: FieldSet::EMPTY,
+        };
+        let entries: Vec<_> = (0..2 * VERSIONS).map(entry).collect();
+        let mut order = Vec::new();
+        let lengths = ByVersion::of(&entries, |version| {
+            order.push(version.to_owned());
+            Ok::<_, ()>(version.len())
+        });
+        let lengths = lengths.expect("no version is refused");
+        let known = entries.iter().step_by(2).map(|entry| &*entry.api_version);
+        assert!(known.eq(order.iter().map(String::as_str)));
+        for Entry { api_version, .. } in &entries {
+            assert_eq!(lengths.get(api_version), Some(&api_version.len()));
+        }
+        assert_eq!(lengths.get("v1"), None);
+    }
 }
