@@ -28,7 +28,10 @@ use revstore_watch_cache::registry::{JsonObject, Propagation};
 pub(crate) use families::certificates::CertificateRequest;
 pub use families::certificates::{approve, set_requester};
 pub use families::cluster::finalize_namespace;
-pub use families::pod::{Eviction, bind, check_binding, evict, resize, set_ephemeral_containers};
+pub use families::pod::{
+    EvictionCase, bind, binding_conditions, budget_of, check_binding, count_eviction,
+    counts_eviction, mark_evicted, resize, set_ephemeral_containers, unprocessed_budget,
+};
 pub(crate) use families::service::prepare_allocation;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use revstore_apiserver::builtin::{
-    Rules, approve, bind, evict, finalize_namespace, resize, scale_of, set_ephemeral_containers,
+    EvictionCase, Rules, approve, bind, binding_conditions, budget_of, count_eviction,
+    counts_eviction, finalize_namespace, mark_evicted, resize, scale_of, set_ephemeral_containers,
     set_scale, warnings,
 };
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::{JsonObject, Strategy};
 use revstore_watch_cache::status::{Reason, Status};
 use serde_json::{Value, json};
@@ -61,6 +63,16 @@ fn a_binding_sets_the_node_once() {
         "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
     );
     assert!(bind(&plain_pod(), &object(&json!({})), NOW).is_err());
+    let mut nominated = plain_pod();
+    nominated["status"]["nominatedNodeName"] = "m".into();
+    let bound = bind(&nominated, &binding, NOW).unwrap();
+    assert_eq!(bound["status"].get("nominatedNodeName"), None);
+    assert_eq!(binding_conditions(&binding), Preconditions::default());
+    let binding = object(&json!({"metadata": {"uid": "u", "resourceVersion": "7"}}));
+    assert_eq!(
+        binding_conditions(&binding),
+        Preconditions::default().uid("u").resource_version("7")
+    );
 }
 
 #[test]
@@ -147,13 +159,13 @@ fn budgets_forbid_and_count_evictions() {
             "status": status,
         }))
     };
-    let unprocessed = budget(json!({}));
-    let error = status(evict(&running, std::slice::from_ref(&unprocessed), NOW).unwrap_err());
+    let count = |budget: &JsonObject| count_eviction(budget, "p", NOW);
+    let error = status(count(&budget(json!({}))).unwrap_err());
     assert_eq!((error.code, error.retry_after_seconds()), (429, Some(10)));
     let exhausted = budget(json!({
         "observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
     }));
-    let error = status(evict(&running, &[exhausted], NOW).unwrap_err());
+    let error = status(count(&exhausted).unwrap_err());
     assert_eq!(
         (error.reason, error.retry_after_seconds()),
         (Some(Reason::TooManyRequests), None)
@@ -165,22 +177,63 @@ fn budgets_forbid_and_count_evictions() {
     let open = budget(json!({
         "observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1,
     }));
-    let eviction = evict(&running, std::slice::from_ref(&open), NOW).unwrap();
-    let counted = eviction.budget.unwrap();
+    let counted = count(&open).unwrap();
     assert_eq!(counted["status"]["disruptionsAllowed"], 0);
     assert_eq!(counted["status"]["disruptedPods"], json!({"p": NOW}));
     assert_eq!(
         counted["status"]["conditions"][0]["reason"],
         "InsufficientPods"
     );
-    assert_eq!(
-        eviction.pod["status"]["conditions"][1]["type"],
-        "DisruptionTarget"
-    );
-    assert!(evict(&running, &[open.clone(), open], NOW).is_err());
-    // A pod that does not run yet needs no budget.
-    let pending = evict(&plain_pod(), &[unprocessed], NOW).unwrap();
-    assert_eq!(pending.budget, None);
+    assert!(counts_eviction(&open, &running));
+    let mut unready = running.clone();
+    unready["status"]["conditions"] = json!([]);
+    assert!(!counts_eviction(&open, &unready));
+    let budgets = [open.clone()];
+    assert_eq!(budget_of(&running, &budgets).unwrap(), Some(&open));
+    assert!(budget_of(&running, &[open.clone(), open]).is_err());
+    assert_eq!(budget_of(&plain_pod(), &budgets).unwrap(), None);
+    assert_eq!(EvictionCase::of(&running), EvictionCase::Running);
+    assert_eq!(EvictionCase::of(&plain_pod()), EvictionCase::Pending);
+    running["metadata"]["deletionTimestamp"] = NOW.into();
+    assert_eq!(EvictionCase::of(&running), EvictionCase::Ended);
+}
+
+#[test]
+fn an_eviction_changes_one_condition_of_the_latest_pod() {
+    let mut pod = plain_pod();
+    pod["metadata"]["uid"] = "u".into();
+    pod["metadata"]["resourceVersion"] = "7".into();
+    pod["status"]["message"] = "newer".into();
+    let conditions = Preconditions::default().uid("u").resource_version("7");
+    let marked = mark_evicted(&pod, &conditions, NOW).unwrap();
+    let mut without = marked.clone();
+    let list = without["status"]["conditions"].as_array_mut().unwrap();
+    assert_eq!(list.pop().unwrap()["type"], "DisruptionTarget");
+    assert!(list.is_empty());
+    without["status"]
+        .as_object_mut()
+        .unwrap()
+        .remove("conditions");
+    assert_eq!(without, pod);
+    for (conditions, text) in [
+        (
+            Preconditions::default().uid("v"),
+            "the UID in the precondition (v) does not match the UID in record (u). The object might have been deleted \
+             and then recreated",
+        ),
+        (
+            Preconditions::default().resource_version("6"),
+            "the ResourceVersion in the precondition (6) does not match the ResourceVersion in record (7). The object \
+             might have been modified",
+        ),
+    ] {
+        let error = status(mark_evicted(&pod, &conditions, NOW).unwrap_err());
+        assert_eq!(error.code, 409);
+        assert_eq!(
+            error.message,
+            format!("Operation cannot be fulfilled on Pod \"p\": {text}")
+        );
+    }
 }
 
 #[test]

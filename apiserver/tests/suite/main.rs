@@ -5,6 +5,7 @@ mod builtin_rules;
 mod builtin_subresources;
 #[path = "../client/mod.rs"]
 mod client;
+mod evictions;
 mod field_selectors;
 mod flags;
 mod history;

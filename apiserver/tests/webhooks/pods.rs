@@ -137,6 +137,30 @@ fn evictions_are_as_webhooks_leave_them() -> TestResult {
 }
 
 #[test]
+fn bindings_and_evictions_without_metadata_are_shown() -> TestResult {
+    let (server, hook, patch) = start()?;
+    create_pod(&server, "a", &json!({}));
+    hook.take_requests();
+    for subresource in ["binding", "eviction"] {
+        let path = format!("{PODS}/a/{subresource}");
+        let body = json!({"target": {"name": "n"}}).to_string();
+        assert_eq!(send(&server, "POST", &path, &body).0, 400);
+        let requests = hook.take_requests();
+        let request = &requests[0].1["request"];
+        assert_eq!(request["subResource"], subresource);
+        assert_eq!(request["name"], "a");
+        assert_eq!(request["object"]["metadata"]["namespace"], "default");
+    }
+    // A webhook may add the name.
+    *patch.lock().expect("no panic") =
+        Some(json!([{"op": "add", "path": "/metadata/name", "value": "a"}]));
+    let body = json!({"target": {"name": "n"}}).to_string();
+    let path = format!("{PODS}/a/binding");
+    assert_eq!(send(&server, "POST", &path, &body).0, 201);
+    Ok(())
+}
+
+#[test]
 fn a_changed_name_is_an_error_of_the_object() -> TestResult {
     let (server, _hook, patch) = start()?;
     let maps = "/api/v1/namespaces/default/configmaps";

@@ -51,7 +51,10 @@ pub trait Change: Admit {
 
 /// A function that computes a version at once, which is always admitted.
 #[derive(Debug)]
-pub(super) struct ChangeFn<F>(pub(super) F);
+pub struct ChangeFn<F>(
+    /// The function.
+    pub F,
+);
 
 impl<F: Send> Admit for ChangeFn<F> {
     fn admit<'a>(

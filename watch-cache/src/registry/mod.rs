@@ -18,7 +18,7 @@ mod typed_strategy;
 mod update;
 
 pub use allocator::Allocator;
-pub use change::{Admit, AdmitAll, Change};
+pub use change::{Admit, AdmitAll, Change, ChangeFn};
 pub use deletion::{DeleteRequest, Deleted, Propagation};
 pub use object_store::{ObjectStore, WriteRequest, Written};
 pub use strategy::{JsonObject, Strategy};

@@ -1,5 +1,6 @@
 //! Subresources.
 
+mod eviction;
 pub(super) mod pod;
 mod service_account;
 
@@ -11,6 +12,7 @@ use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::Value;
 
+use crate::builtin::edit;
 use crate::catalog::{Origin, Resource, Stored};
 use crate::http::{Answer, Exchange, Form, Front, Target, method_not_allowed};
 use crate::verbs::facet::Facet;
@@ -49,7 +51,7 @@ pub(crate) async fn answer(
     }
     match target.subresource.as_str() {
         "binding" => pod::bind(front, exchange, resource, stored, target, body).await,
-        "eviction" => pod::evict(front, exchange, resource, stored, target, body).await,
+        "eviction" => eviction::evict(front, exchange, resource, stored, target, body).await,
         "log" => pod::log(exchange, resource, stored, target).await,
         "exec" | "attach" | "portforward" | "proxy" => {
             check_connection(front, exchange, target)?;
@@ -95,6 +97,62 @@ pub(crate) async fn current(
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
     decoded(resource, stored, &object)
+}
+
+/// Sets the namespace of the object in a request for a subresource to that of the request, so that plugins see it.
+///
+/// # Errors
+/// 400 if the object names another one, or has metadata that is no object.
+fn set_namespace(kind: &str, object: &mut JsonObject, namespace: &str) -> Result<(), RequestError> {
+    let Some(metadata) = edit::ensure(object, "metadata") else {
+        return Err(RequestError::BadRequest(format!(
+            "the metadata of the {kind} is not an object"
+        )));
+    };
+    let found = edit::text(metadata, "namespace");
+    if !found.is_empty() && found != namespace {
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(RequestError::BadRequest(message.to_owned()));
+    }
+    metadata.insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
+/// Removes what only a server sets of the metadata of the object in a request for a subresource.
+fn clear_system_fields(object: &mut JsonObject) {
+    if let Some(metadata) = edit::child_mut(object, "metadata") {
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// Checks that the object in a request for a subresource names the object in the path, as plugins leave it.
+///
+/// # Errors
+/// 400.
+fn check_name(kind: &str, object: &JsonObject, name: &str) -> Result<(), RequestError> {
+    if name_of(object) == name {
+        return Ok(());
+    }
+    Err(RequestError::BadRequest(format!(
+        "name in URL does not match name in {kind} object"
+    )))
+}
+
+fn name_of(object: &JsonObject) -> &str {
+    edit::text_at(object, &["metadata", "name"])
+}
+
+fn version_of(object: &JsonObject) -> &str {
+    edit::text_at(object, &["metadata", "resourceVersion"])
 }
 
 /// Checks that a user who opens a stream to a container with GET may also create one: the method is a detail of the

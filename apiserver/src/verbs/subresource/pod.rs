@@ -2,22 +2,21 @@
 
 use http::StatusCode;
 use revstore_host::net::RequestBody;
+use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::GetOptions;
-use revstore_watch_cache::registry::{DeleteRequest, Deleted, JsonObject, WriteRequest};
+use revstore_watch_cache::registry::{ChangeFn, JsonObject, WriteRequest};
 use revstore_watch_cache::status::{ResourceName, Status};
-use revstore_watch_cache::{ListOptions, RequestError, Scope};
 use serde_json::Value;
 
 use crate::admission::{Admission, Operation};
 use crate::builtin;
 use crate::catalog::{Resource, Stored};
-use crate::decode::{DeleteOptions, WriteOptions};
+use crate::decode::WriteOptions;
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target, status_value};
 use crate::verbs::body::{read_object, read_plain};
-use crate::verbs::delete::request;
 use crate::verbs::offer;
 use crate::verbs::read::{decoded, reference};
-use crate::verbs::subresource::current;
+use crate::verbs::subresource::{check_name, clear_system_fields, current, name_of, set_namespace};
 
 /// Answers a `Binding`, which gives a pod its node.
 pub(crate) async fn bind(
@@ -31,6 +30,7 @@ pub(crate) async fn bind(
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
     let options = WriteOptions::create(&exchange.query)?;
     let mut binding = read_plain(exchange, "Binding", body).await?;
+    set_namespace("Binding", &mut binding, &target.namespace)?;
     let admission = Admission {
         front,
         exchange,
@@ -39,8 +39,12 @@ pub(crate) async fn bind(
         dry_run: options.dry_run,
         deletion: None,
     };
-    let admitted = admission.admit_unstored(Operation::Create, &mut binding);
-    admitted.await?;
+    let mutated = admission.mutate(Operation::Create, Some(&mut binding), None);
+    mutated.await?;
+    check_name("Binding", &binding, &target.name)?;
+    builtin::check_binding(&binding)?;
+    let validated = admission.validate(Operation::Create, Some(&binding), None);
+    validated.await?;
     bind_pod(front, resource, stored, target, &binding, options.dry_run).await?;
     Ok(Answer::value(CREATED, accepted, &created()))
 }
@@ -56,17 +60,8 @@ pub(crate) async fn bind_named(
     let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
     let options = WriteOptions::create(&exchange.query)?;
     let mut binding = read_object(exchange, resource, body, options.field_validation).await?;
-    let text = |binding: &JsonObject, name: &str| {
-        let metadata = binding.get("metadata");
-        let value = metadata.and_then(|metadata| metadata.get(name));
-        value.and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let namespace = text(&binding, "namespace");
-    if !namespace.is_empty() && namespace != target.namespace {
-        let message =
-            "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(RequestError::BadRequest(message.to_owned()));
-    }
+    set_namespace("Binding", &mut binding, &target.namespace)?;
+    clear_system_fields(&mut binding);
     let admission = Admission {
         front,
         exchange,
@@ -75,10 +70,12 @@ pub(crate) async fn bind_named(
         dry_run: options.dry_run,
         deletion: None,
     };
-    let admitted = admission.admit_unstored(Operation::Create, &mut binding);
-    admitted.await?;
+    let mutated = admission.mutate(Operation::Create, Some(&mut binding), None);
+    mutated.await?;
     builtin::check_binding(&binding)?;
-    let name = text(&binding, "name");
+    let validated = admission.validate(Operation::Create, Some(&binding), None);
+    validated.await?;
+    let name = name_of(&binding).to_owned();
     if name.is_empty() {
         let message = "Name parameter required.".to_owned();
         return Err(RequestError::BadRequest(message));
@@ -109,118 +106,15 @@ async fn bind_pod(
 ) -> Result<(), RequestError> {
     let now = front.now();
     let request = WriteRequest::default().dry_run(dry_run);
-    let change = |pod: Option<&JsonObject>| match pod {
+    let mut change = ChangeFn(|pod: Option<&JsonObject>| match pod {
         Some(pod) => builtin::bind(pod, binding, &now),
         None => Err(not_found(resource, target)),
-    };
-    stored
-        .prepared
-        .update_with(&reference(resource, target), &request, change)
+    });
+    let conditions = builtin::binding_conditions(binding);
+    let (pods, reference) = (&stored.prepared, reference(resource, target));
+    pods.update_if(&reference, &request, &conditions, &mut change)
         .await?;
     Ok(())
-}
-
-/// Answers an `Eviction`, which deletes a pod unless a disruption budget forbids it.
-pub(crate) async fn evict(
-    front: &Front,
-    exchange: &mut Exchange,
-    resource: &Resource,
-    stored: &Stored,
-    target: &Target,
-    body: RequestBody,
-) -> Result<Answer, RequestError> {
-    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
-    let mut eviction = read_plain(exchange, "Eviction", body).await?;
-    let name = eviction
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name"));
-    if let Some(name) = name
-        .and_then(Value::as_str)
-        .filter(|name| *name != target.name)
-    {
-        return Err(RequestError::BadRequest(format!(
-            "name in URL does not match name in Eviction object: {name}"
-        )));
-    }
-    let options = |eviction: &JsonObject| match eviction.get("deleteOptions") {
-        Some(options) if !options.is_null() => DeleteOptions::from_body(options),
-        _ => Ok(DeleteOptions::default()),
-    };
-    let is_dry = WriteOptions::create(&exchange.query)?.dry_run;
-    options(&eviction)?;
-    let admission = Admission {
-        front,
-        exchange,
-        resource,
-        target,
-        // A dry run by the options of the deletion is none of the eviction.
-        dry_run: is_dry,
-        deletion: None,
-    };
-    let admitted = admission.admit_unstored(Operation::Create, &mut eviction);
-    admitted.await?;
-    // As webhooks leave them.
-    let mut options = options(&eviction)?;
-    options.dry_run |= is_dry;
-    let pod = current(exchange, resource, stored, target).await?;
-    let budgets = budgets(front, &target.namespace).await?;
-    let effects = builtin::evict(&pod, &budgets.objects, &front.now())?;
-    let write = WriteRequest::default().dry_run(options.dry_run);
-    let pod_reference = reference(resource, target);
-    if let (Some(budget), Some(stored)) = (effects.budget, &budgets.stored) {
-        let reference = revstore_watch_cache::ObjectRef::namespaced(
-            &*target.namespace,
-            budget["metadata"]["name"].as_str().unwrap_or_default(),
-        );
-        // The version of the budget is the condition: another eviction may have counted meanwhile.
-        stored.prepared.update(&reference, budget, &write).await?;
-    }
-    let delete: DeleteRequest = request(resource, &options);
-    let is_gone = match stored
-        .store
-        .delete(&pod_reference, &delete.clone().dry_run(true))
-        .await?
-    {
-        Deleted::Removed(_) => true,
-        _ => options.dry_run,
-    };
-    if !is_gone {
-        let condition = effects.pod["status"].clone();
-        let change = |pod: Option<&JsonObject>| {
-            let mut pod = pod.cloned().ok_or_else(|| not_found(resource, target))?;
-            pod.insert("status".to_owned(), condition.clone());
-            Ok(pod)
-        };
-        stored
-            .prepared
-            .update_with(&pod_reference, &write, change)
-            .await?;
-    }
-    stored.store.delete(&pod_reference, &delete).await?;
-    Ok(Answer::value(CREATED, accepted, &created()))
-}
-
-/// The disruption budgets of a namespace.
-struct Budgets {
-    objects: Vec<JsonObject>,
-    stored: Option<std::sync::Arc<Stored>>,
-}
-
-async fn budgets(front: &Front, namespace: &str) -> Result<Budgets, RequestError> {
-    let found = front
-        .catalog
-        .find("policy", "v1", "poddisruptionbudgets")
-        .ok();
-    let stored = found.as_ref().and_then(|resource| resource.stored.clone());
-    let mut objects = Vec::new();
-    if let (Some(resource), Some(stored)) = (&found, &stored) {
-        let scope = Scope::Namespace(namespace.to_owned());
-        let list = stored.cache.list(&scope, &ListOptions::default()).await?;
-        for object in list.items {
-            objects.push(decoded(resource, stored, &object?)?);
-        }
-    }
-    Ok(Budgets { objects, stored })
 }
 
 /// Answers a request for the log of a pod: there is no kubelet that has one.
@@ -355,13 +249,13 @@ fn container_names(pod: &JsonObject) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn not_found(resource: &Resource, target: &Target) -> RequestError {
+pub(super) fn not_found(resource: &Resource, target: &Target) -> RequestError {
     let name: ResourceName = resource.names.resource_name();
     Status::not_found(&name, &target.name).into()
 }
 
 /// Returns the answer to a request that has succeeded and has nothing to show.
-fn created() -> Value {
+pub(super) fn created() -> Value {
     let mut status = Status::success();
     status.code = CREATED.as_u16();
     status_value(&status)

@@ -2,6 +2,7 @@
 
 mod container;
 mod defaults;
+mod eviction;
 mod probe;
 mod qos;
 mod security;
@@ -22,8 +23,11 @@ use crate::builtin::rules::Kind;
 
 pub(super) use container::PROTOCOLS;
 pub(super) use defaults::{default_source, default_template};
+pub use eviction::{
+    EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
+};
 pub(super) use spec::{EFFECTS, Owner, check_node_term, check_template};
-pub use subresource::{Eviction, bind, check_binding, evict, resize, set_ephemeral_containers};
+pub use subresource::{bind, binding_conditions, check_binding, resize, set_ephemeral_containers};
 pub(super) use volume::check_one as check_volume_source;
 pub(in crate::builtin) use warnings::{template_warnings, warnings};
 

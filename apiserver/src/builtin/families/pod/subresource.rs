@@ -1,20 +1,18 @@
-//! The subresources of pods that change them: binding, eviction, ephemeral containers, resize.
+//! The subresources of pods that change them: binding, ephemeral containers, resize.
 
 use serde_json::{Value, json};
 
 use revstore_watch_cache::RequestError;
+use revstore_watch_cache::api::Preconditions;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{
-    CauseReason, Reason, ResourceName, Status, StatusCause, StatusDetails,
-};
+use revstore_watch_cache::status::{ResourceName, Status};
 
 use super::{defaults, qos, spec, update};
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
 use crate::builtin::field::Field;
-use crate::builtin::selector;
 
-fn name_of(object: &JsonObject) -> &str {
+pub(super) fn name_of(object: &JsonObject) -> &str {
     edit::text_at(object, &["metadata", "name"])
 }
 
@@ -40,6 +38,18 @@ pub fn check_binding(binding: &JsonObject) -> Result<(), RequestError> {
     }
 }
 
+/// Returns the conditions of a `Binding` on its pod.
+pub fn binding_conditions(binding: &JsonObject) -> Preconditions {
+    let mut conditions = Preconditions::default();
+    let text = |field| {
+        let text = edit::text_at(binding, &["metadata", field]);
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    conditions.uid = text("uid");
+    conditions.resource_version = text("resourceVersion");
+    conditions
+}
+
 /// Returns a pod that is bound to the node of a `Binding`.
 ///
 /// # Errors
@@ -53,13 +63,6 @@ pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObj
         let resource = ResourceName::new("", "pods/binding");
         RequestError::from(Status::conflict(&resource, name, detail))
     };
-    let expected = edit::text_at(binding, &["metadata", "uid"]);
-    let uid = edit::text_at(pod, &["metadata", "uid"]);
-    if !expected.is_empty() && expected != uid {
-        return Err(conflict(&format!(
-            "Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
-        )));
-    }
     if edit::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
         let detail = format!("pod {name} is being deleted, cannot be assigned to a host");
         return Err(conflict(&detail));
@@ -78,6 +81,9 @@ pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObj
     if let Some(spec) = edit::ensure(&mut bound, "spec") {
         spec.insert("nodeName".to_owned(), target.child("name").text().into());
     }
+    if let Some(status) = edit::child_mut(&mut bound, "status") {
+        status.remove("nominatedNodeName");
+    }
     for field in ["annotations", "labels"] {
         if let Some(Value::Object(added)) = edit::at(binding, &["metadata", field])
             && let Some(metadata) = edit::ensure(&mut bound, "metadata")
@@ -95,7 +101,7 @@ pub fn bind(pod: &JsonObject, binding: &JsonObject, now: &str) -> Result<JsonObj
 }
 
 /// Sets a condition of a status. The time of the transition changes with the status of the condition.
-fn set_condition(object: &mut JsonObject, mut condition: Value, now: &str) {
+pub(super) fn set_condition(object: &mut JsonObject, mut condition: Value, now: &str) {
     let Some(status) = edit::ensure(object, "status") else {
         return;
     };
@@ -117,176 +123,6 @@ fn set_condition(object: &mut JsonObject, mut condition: Value, now: &str) {
         condition["lastTransitionTime"] = now.into();
         conditions.push(condition);
     }
-}
-
-/// What an eviction changes before it deletes the pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Eviction {
-    /// The pod with the condition `DisruptionTarget`, which matters if it keeps running for a while.
-    pub pod: JsonObject,
-    /// The new version of the disruption budget that counts the eviction, if there is one.
-    pub budget: Option<JsonObject>,
-}
-
-/// Returns the effects of the eviction of a pod. `budgets` are the disruption budgets of its namespace.
-///
-/// # Errors
-/// 429 while a budget forbids it, 500 if several budgets select the pod.
-pub fn evict(
-    pod: &JsonObject,
-    budgets: &[JsonObject],
-    now: &str,
-) -> Result<Eviction, RequestError> {
-    let mut evicted = pod.clone();
-    set_condition(
-        &mut evicted,
-        json!({
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastProbeTime": null,
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-        }),
-        now,
-    );
-    let phase = edit::text_at(pod, &["status", "phase"]);
-    let ended = ["Succeeded", "Failed", "Pending"].contains(&phase);
-    if ended || edit::at(pod, &["metadata", "deletionTimestamp"]).is_some() {
-        return Ok(Eviction {
-            pod: evicted,
-            budget: None,
-        });
-    }
-    let labels = Field::root(pod).at(&["metadata", "labels"]);
-    let mut selecting = budgets.iter().filter(|budget| {
-        selector::matches(&Field::root(budget).at(&["spec", "selector"]), &labels)
-    });
-    let (first, second) = (selecting.next(), selecting.next());
-    if second.is_some() {
-        return Err(Status::internal_error(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not \
-             support.",
-        ).into());
-    }
-    let budget = match first {
-        Some(budget) if !ignores(budget, pod) => Some(count_eviction(budget, name_of(pod), now)?),
-        _ => None,
-    };
-    Ok(Eviction {
-        pod: evicted,
-        budget,
-    })
-}
-
-/// Returns whether a pod can be evicted without counting it, because it is not ready anyway.
-fn ignores(budget: &JsonObject, pod: &JsonObject) -> bool {
-    let ready = Field::root(pod)
-        .at(&["status", "conditions"])
-        .items()
-        .any(|condition| {
-            condition.child("type").text() == "Ready" && condition.child("status").text() == "True"
-        });
-    if ready {
-        return false;
-    }
-    let status = Field::root(budget).child("status");
-    let number = |name| status.child(name).int().unwrap_or_default();
-    let always = edit::text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]) == "AlwaysAllow";
-    always || number("currentHealthy") >= number("desiredHealthy") && number("desiredHealthy") > 0
-}
-
-/// The seconds after which a client may try again while a budget is unprocessed.
-const RETRY_SECONDS: u32 = 10;
-/// The maximum number of evictions that a budget counts and its controller has not seen.
-const DISRUPTED_MAX: usize = 2000;
-
-fn refused(cause: String, retry_seconds: u32) -> RequestError {
-    let text = "Cannot evict pod as it would violate the pod's disruption budget.";
-    Status::failure(Reason::TooManyRequests, text)
-        .with_details(StatusDetails {
-            retry_after_seconds: retry_seconds,
-            ..StatusDetails::default()
-        })
-        .with_causes([StatusCause::new(
-            CauseReason("DisruptionBudget".into()),
-            cause,
-        )])
-        .into()
-}
-
-fn count_eviction(budget: &JsonObject, pod: &str, now: &str) -> Result<JsonObject, RequestError> {
-    let (root, name) = (Field::root(budget), name_of(budget));
-    let status = root.child("status");
-    let number = |name| status.child(name).int().unwrap_or_default();
-    let generation = root
-        .at(&["metadata", "generation"])
-        .int()
-        .unwrap_or_default();
-    if number("observedGeneration") < generation {
-        let cause = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(refused(cause, RETRY_SECONDS));
-    }
-    let forbidden = |detail: &str| {
-        let resource = ResourceName::new("policy", "poddisruptionbudget");
-        RequestError::from(Status::forbidden(&resource, name, detail))
-    };
-    if number("disruptionsAllowed") < 0 {
-        return Err(forbidden("pdb disruptions allowed is negative"));
-    }
-    if status.child("disruptedPods").len() > DISRUPTED_MAX {
-        return Err(forbidden(
-            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
-        ));
-    }
-    let allowed = number("disruptionsAllowed");
-    if allowed == 0 {
-        let (needed, healthy) = (number("desiredHealthy"), number("currentHealthy"));
-        let mut conditions = status.child("conditions").items();
-        let told = conditions.find(|condition| {
-            condition.child("type").text() == "DisruptionAllowed"
-                && condition.child("status").text() == "False"
-                && !condition.child("message").text().is_empty()
-        });
-        let told = told.map(|told| (told.child("reason").text(), told.child("message").text()));
-        let cause = match told {
-            Some(("SyncFailed", message)) => format!(
-                "The disruption budget {name} does not allow evicting pods currently because it failed \
-                 sync: {message}"
-            ),
-            _ if healthy <= needed => format!(
-                "The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
-            ),
-            Some((reason, message)) => format!(
-                "The disruption budget {name} does not allow evicting pods currently ({reason}): \
-                 {message}"
-            ),
-            None => {
-                format!("The disruption budget {name} does not allow evicting pods currently")
-            }
-        };
-        return Err(refused(cause, 0));
-    }
-    let mut counted = budget.clone();
-    if let Some(status) = edit::ensure(&mut counted, "status") {
-        status.insert("disruptionsAllowed".to_owned(), json!(allowed - 1));
-        if let Some(pods) = edit::ensure(status, "disruptedPods") {
-            pods.insert(pod.to_owned(), now.into());
-        }
-    }
-    if allowed == 1 {
-        set_condition(
-            &mut counted,
-            json!({
-                "type": "DisruptionAllowed",
-                "status": "False",
-                "reason": "InsufficientPods",
-                "message": "",
-                "observedGeneration": generation,
-            }),
-            now,
-        );
-    }
-    Ok(counted)
 }
 
 /// Returns a pod with the ephemeral containers of another version of it. They can be added, and neither
