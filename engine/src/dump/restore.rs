@@ -21,7 +21,7 @@ use crate::sync::epoch::pin;
 /// An engine that is being built from a [`Dump`](crate::Dump) or an equal source; created by
 /// [`EngineBuilder::restore`].
 ///
-/// The parts are added in this order: the base state in key order, then whole revisions without a gap.
+/// The parts are added in this order: the base state in key order, then the changes of all revisions without a gap.
 /// Leases and compactions may be added at any time. Everything is checked, and after an error the value is
 /// of no use any more. The engine that [`finish`](Self::finish) returns answers all reads at kept revisions,
 /// and watches from them, as the original did.
@@ -38,10 +38,21 @@ pub struct Restore {
     current: Revision,
     /// Whether revisions were added.
     has_history: bool,
+    /// The revision of the last change, while more changes of it may follow.
+    open: Option<OpenRevision>,
     last_base_key: Option<Bytes>,
     /// A base version of the compacted revision, whose changes are then not in the history.
     base_at_start: Option<Position>,
     leases: BTreeMap<LeaseId, LeaseLeft>,
+}
+
+/// A revision whose changes are being added.
+#[derive(Clone, Copy, Debug)]
+struct OpenRevision {
+    /// The number of its next change.
+    expected: u32,
+    /// Whether it is the compacted revision, which a compaction may have removed changes of.
+    is_compacted: bool,
 }
 
 /// The error of a part that no store can have contained at its place.
@@ -63,6 +74,12 @@ pub enum RestoreError {
     #[error("base version {position} is out of order")]
     BaseOrder {
         /// The position of the version.
+        position: Position,
+    },
+    /// A change of the compacted revision has a base version, which is of a key that this revision did not change.
+    #[error("change {position} of the compacted revision is of a key with a base version")]
+    BaseChanged {
+        /// The position of the change.
         position: Position,
     },
     /// A revision does not follow the one before it, or has no changes.
@@ -103,10 +120,12 @@ pub enum RestoreError {
         lease: LeaseId,
     },
     /// A live key is attached to a lease that does not exist.
-    #[error("a key is attached to lease {lease}, which does not exist")]
+    #[error("key \"{}\" is attached to lease {lease}, which does not exist", key.escape_ascii())]
     UnknownLease {
         /// The lease.
         lease: LeaseId,
+        /// The first of its keys.
+        key: Bytes,
     },
 }
 
@@ -128,6 +147,7 @@ impl Restore {
             start,
             current: start,
             has_history: false,
+            open: None,
             last_base_key: None,
             base_at_start: None,
             leases: BTreeMap::new(),
@@ -197,31 +217,72 @@ impl Restore {
     pub fn revision(&mut self, changes: &[Version<'_>]) -> Result<(), RestoreError> {
         let current = self.current;
         let found = changes.first().map_or(current, |it| it.position.revision);
+        if changes.is_empty() {
+            return Err(RestoreError::RevisionOrder { found, current });
+        }
+        self.open = None;
+        for change in changes {
+            if let Some(OpenRevision { expected, .. }) = self.open
+                && change.position.revision != found
+            {
+                let found = change.position;
+                return Err(RestoreError::ChangeOrder { found, expected });
+            }
+            self.change(change)?;
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    /// Adds the next change: of the revision of the one before it, or the first one of the next revision. Otherwise as
+    /// [`revision`](Self::revision), with one error for one change.
+    ///
+    /// # Errors
+    /// See [`RestoreError`].
+    pub fn change(&mut self, change: &Version<'_>) -> Result<(), RestoreError> {
+        let Position { revision, sub } = change.position;
+        let same = self.open.filter(|_| revision == self.current);
+        let open = match same {
+            Some(open) => open,
+            None => self.begin_revision(revision)?,
+        };
+        let OpenRevision {
+            expected,
+            is_compacted,
+        } = open;
+        // A compaction of another store may have removed changes of the compacted revision.
+        let is_next = sub == expected || (is_compacted && sub > expected);
+        let following = sub.checked_add(1).filter(|_| is_next);
+        let Some(following) = following else {
+            let found = change.position;
+            return Err(RestoreError::ChangeOrder { found, expected });
+        };
+        check_size(change)?;
+        self.add_change(change, is_compacted)?;
+        self.open = Some(OpenRevision {
+            expected: following,
+            ..open
+        });
+        Ok(())
+    }
+
+    fn begin_revision(&mut self, found: Revision) -> Result<OpenRevision, RestoreError> {
+        let current = self.current;
         // WA-41: a store keeps the changes of its compacted revision.
         let repeats_start = !self.has_history && self.compacted == Some(found);
         let is_next = found == current.next() && found <= Revision::LAST;
-        if changes.is_empty() || !(is_next || (repeats_start && found > Revision::FIRST)) {
+        if !(is_next || (repeats_start && found > Revision::FIRST)) {
             return Err(RestoreError::RevisionOrder { found, current });
         }
         if let Some(position) = self.base_at_start.filter(|_| repeats_start) {
             return Err(RestoreError::BaseVersion { position });
         }
-        let mut expected = 0;
-        for change in changes {
-            let Position { revision, sub } = change.position;
-            // A compaction of another store may have removed changes of the compacted revision.
-            let may_miss_changes = repeats_start && sub > expected;
-            if revision != found || (sub != expected && !may_miss_changes) {
-                let found = change.position;
-                return Err(RestoreError::ChangeOrder { found, expected });
-            }
-            check_size(change)?;
-            self.change(change, is_next)?;
-            expected = sub.saturating_add(1);
-        }
         self.has_history = true;
         self.current = found;
-        Ok(())
+        Ok(OpenRevision {
+            expected: 0,
+            is_compacted: repeats_start,
+        })
     }
 
     /// Adds a lease with its full time to live, or replaces one.
@@ -258,7 +319,13 @@ impl Restore {
         }
         self.current = revision;
         self.has_history = true;
+        self.open = None;
         Ok(())
+    }
+
+    /// Returns whether a lease was added.
+    pub fn has_lease(&self, lease: LeaseId) -> bool {
+        self.leases.contains_key(&lease)
     }
 
     /// Removes a lease, whose keys the added revisions have deleted. Does nothing if it does not exist.
@@ -278,6 +345,7 @@ impl Restore {
         }
         self.compacted = Some(revision);
         self.has_history = true;
+        self.open = None;
         Ok(())
     }
 
@@ -311,7 +379,7 @@ impl Restore {
             let newest = found.entry().newest(&guard);
             let lease = newest.and_then(|newest| newest.lease());
             if let Some(lease) = lease.filter(|lease| !store.lessor.exists(*lease)) {
-                unknown = Some(lease);
+                unknown = Some((lease, Bytes::copy_from_slice(found.entry().key())));
                 return ControlFlow::Break(());
             }
             if lease.is_some() {
@@ -319,8 +387,8 @@ impl Restore {
             }
             ControlFlow::Continue(())
         });
-        if let Some(lease) = unknown {
-            return Err(RestoreError::UnknownLease { lease });
+        if let Some((lease, key)) = unknown {
+            return Err(RestoreError::UnknownLease { lease, key });
         }
         store.current.publish(self.current);
         store.hub.dispatch(&store);
@@ -333,15 +401,16 @@ impl Restore {
         Ok(Engine::start(store))
     }
 
-    /// Adds a change. The version before it is known unless the change belongs to the compacted
-    /// revision of the base state.
-    fn change(&self, change: &Version<'_>, is_previous_known: bool) -> Result<(), RestoreError> {
+    /// Adds a change. The version before it is known unless the change belongs to the compacted revision.
+    fn add_change(&self, change: &Version<'_>, is_compacted: bool) -> Result<(), RestoreError> {
         let position = change.position;
         let store = &self.store;
         let entry = store.index.get(change.key);
         let entry = entry.unwrap_or_else(|| store.index.get_or_insert(&Entry::new(change.key)));
         let guard = pin();
         let newest = entry.newest(&guard);
+        let is_base = |newest: &KeyValue| newest.mod_revision() != position.revision;
+        let has_base = is_compacted && newest.as_deref().is_some_and(is_base);
         let previous = newest.filter(|newest| !newest.is_tombstone());
         let follows = match (&change.value, &previous) {
             (None, previous) => previous.is_some(),
@@ -351,8 +420,11 @@ impl Restore {
             }
             (Some(_), None) => change.create_revision == position.revision && change.version == 1,
         };
-        if !are_possible(change) || (is_previous_known && !follows) {
+        if !are_possible(change) || (!is_compacted && !follows) {
             return Err(RestoreError::Numbers { position });
+        }
+        if has_base {
+            return Err(RestoreError::BaseChanged { position });
         }
         let is_live = change.value.is_some();
         let was_live = previous.is_some();

@@ -455,10 +455,71 @@ fn what_no_store_contains_is_refused() {
         lease: Some(lease),
         ..first
     };
+    let key = "a".into();
+    let unknown = RestoreError::UnknownLease { lease, key };
     assert_eq!(
-        history(&[&[leased]]),
-        Err(RestoreError::UnknownLease { lease })
+        unknown.to_string(),
+        "key \"a\" is attached to lease 7, which does not exist"
     );
+    assert_eq!(history(&[&[leased]]), Err(unknown));
+}
+
+#[test]
+fn a_change_is_checked_when_it_is_added() {
+    let compacted = || {
+        let builder = Engine::builder().clock(ManualClock::new());
+        builder.restore(Some(Revision(5))).unwrap()
+    };
+    let order = |revision, sub, expected| {
+        let revision = Revision(revision);
+        let found = Position { revision, sub };
+        Err(RestoreError::ChangeOrder { found, expected })
+    };
+    // A compaction may have removed changes of its revision, but no position occurs twice.
+    let mut restore = compacted();
+    restore.change(&put("a", 5, 2, 3, 9)).unwrap();
+    assert_eq!(restore.change(&put("b", 5, 2, 3, 9)), order(5, 2, 3));
+    let last = put("b", 5, u32::MAX, 3, 9);
+    assert_eq!(restore.change(&last), order(5, u32::MAX, 3));
+    assert_eq!(compacted().revision(&[last]), order(5, u32::MAX, 0));
+
+    // A base version is of a key that the compacted revision did not change.
+    let mut restore = compacted();
+    restore.base(&put("a", 2, 0, 2, 1)).unwrap();
+    restore.change(&put("b", 5, 0, 5, 1)).unwrap();
+    let position = Position {
+        revision: Revision(5),
+        sub: 1,
+    };
+    let changed = restore.change(&put("a", 5, 1, 2, 2));
+    assert_eq!(changed, Err(RestoreError::BaseChanged { position }));
+
+    // Revisions end with the first change of the next one, and with skipped ones.
+    let mut restore = compacted();
+    restore.change(&put("a", 5, 0, 5, 1)).unwrap();
+    restore.change(&put("a", 6, 0, 5, 2)).unwrap();
+    restore.change(&put("b", 6, 1, 6, 1)).unwrap();
+    assert_eq!(restore.change(&put("c", 7, 1, 7, 1)), order(7, 1, 0));
+    let mut restore = compacted();
+    restore.change(&put("a", 6, 0, 6, 1)).unwrap();
+    restore.skip_to(Revision(8)).unwrap();
+    let (found, current) = (Revision(8), Revision(8));
+    assert_eq!(
+        restore.change(&put("b", 8, 0, 8, 1)),
+        Err(RestoreError::RevisionOrder { found, current })
+    );
+    let mut restore = compacted();
+    restore.change(&put("a", 6, 0, 6, 1)).unwrap();
+    restore.change(&put("a", 7, 0, 6, 2)).unwrap();
+    let lease = LeaseGrant {
+        id: LeaseId::new(7).unwrap(),
+        ttl: Duration::from_secs(5),
+    };
+    restore.grant(lease).unwrap();
+    assert!(restore.has_lease(lease.id));
+    restore.end_lease(lease.id);
+    assert!(!restore.has_lease(lease.id));
+    assert_eq!(restore.finish().unwrap().get("a").unwrap().version(), 2);
 }
 
 #[test]
