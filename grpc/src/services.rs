@@ -178,10 +178,10 @@ impl Services {
 
     /// Begins the next Raft term, as if the leader had changed and were this node again, and returns the term: responses
     /// have it, the Raft index grows by the entry of the new leader, and leases get their whole time to live again, as a
-    /// new leader of etcd grants it. Calls and streams go on.
-    pub fn begin_raft_term(&self) -> u64 {
+    /// new leader of etcd grants it. Calls and streams go on. Returns `None`, and does nothing, after the highest term.
+    pub fn begin_raft_term(&self) -> Option<u64> {
         let node = &self.inner.node;
-        let term = node.headers.next_raft_term();
+        let term = node.headers.next_raft_term()?;
         node.raft_index.advance();
         for lease in node.engine.leases() {
             // A lease that has ended meanwhile stays so.
@@ -190,7 +190,7 @@ impl Services {
         if let Some(durability) = &node.durability {
             durability.store_raft_term(node);
         }
-        term
+        Some(term)
     }
 
     /// Returns the number of calls of [`begin_raft_term`](Self::begin_raft_term).

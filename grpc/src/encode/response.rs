@@ -145,9 +145,13 @@ impl Headers {
         self.raft_term() - self.first_raft_term
     }
 
-    /// Begins the next raft term, and returns it.
-    pub(crate) fn next_raft_term(&self) -> u64 {
-        self.raft_term.fetch_add(1, Ordering::Relaxed) + 1
+    /// Begins the next raft term, and returns it; `None` after the highest one.
+    pub(crate) fn next_raft_term(&self) -> Option<u64> {
+        let next = |term: u64| term.checked_add(1);
+        let last = self
+            .raft_term
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        last.ok().and_then(next)
     }
 
     /// Returns the header of a response that reports `revision`.

@@ -277,3 +277,12 @@ fn generated_op(response: Response) -> pb::ResponseOp {
         response: Some(response),
     }
 }
+
+#[test]
+fn there_is_no_term_after_the_highest_one() {
+    let headers = Headers::new(1, 2).with_raft_term(u64::MAX - 1);
+    assert_eq!(headers.next_raft_term(), Some(u64::MAX));
+    assert_eq!(headers.next_raft_term(), None);
+    assert_eq!(headers.raft_term(), u64::MAX);
+    assert_eq!(headers.raft_terms_begun(), 1);
+}

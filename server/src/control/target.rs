@@ -158,7 +158,8 @@ impl Target for StageTarget {
 
     fn new_term(&self) -> Result<u64, ControlError> {
         let node = self.stage.current();
-        Ok(node.grpc.services.begin_raft_term())
+        let term = node.grpc.services.begin_raft_term();
+        term.ok_or_else(|| ControlError::Refused("the Raft term is the highest one".to_owned()))
     }
 }
 
