@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
 
-use revstore_engine::{Engine, EngineBuilder, RestoreError};
+use revstore_engine::{Engine, EngineBuilder};
 use thiserror::Error;
 
 use crate::disk::DiskFile;
@@ -28,9 +28,6 @@ pub enum DumpError {
         /// What is wrong with it.
         reason: Corruption,
     },
-    /// The parts belong to no store.
-    #[error(transparent)]
-    State(#[from] RestoreError),
 }
 
 /// Returns whether a file with these first bytes is in the format of dumps.
@@ -85,11 +82,15 @@ pub fn read_dump(
     builder: EngineBuilder,
 ) -> Result<(Engine, Metadata), DumpError> {
     let from = BufReader::with_capacity(READ_BYTES, from);
-    let replay = snapshot::read(from, len, None, builder).map_err(|error| match error {
+    let (replay, end) = snapshot::read(from, len, None, builder).map_err(|error| match error {
         ReadError::Io(error) => DumpError::Io(error),
         ReadError::Corrupt { offset, reason } => DumpError::Corrupt { offset, reason },
     })?;
-    Ok(replay.finish()?)
+    // Only the end shows which leases the dump does not contain.
+    replay.finish().map_err(|error| DumpError::Corrupt {
+        offset: end,
+        reason: error.into(),
+    })
 }
 
 /// An output in the place of a file.

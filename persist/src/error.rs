@@ -90,6 +90,9 @@ pub enum Corruption {
     /// The parts of a snapshot are not those that its end counts, or the end is missing.
     #[error("the snapshot is not complete")]
     Incomplete,
+    /// A lease or a pair of the metadata is in a snapshot twice.
+    #[error("a lease or a pair of the metadata is there already")]
+    Repeated,
     /// A file does not continue the one before it.
     #[error(
         "the file starts after revision {found}, and the one before it ends with revision {expected}"

@@ -125,7 +125,7 @@ pub(crate) fn recover(
     let path = paths.snapshot(snapshot);
     let (reader, snapshot_bytes) = disk.read(&path).map_err(OpenError::io(&path))?;
     let reader = BufReader::with_capacity(READ_BYTES, reader);
-    let mut replay = snapshot::read(reader, snapshot_bytes, Some(snapshot), builder)
+    let (mut replay, _) = snapshot::read(reader, snapshot_bytes, Some(snapshot), builder)
         .map_err(|error| open_error(&path, error))?;
 
     let journals = files.journals.iter().filter(|number| **number >= snapshot);

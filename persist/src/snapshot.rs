@@ -207,13 +207,13 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Reads a snapshot.
+/// Reads a snapshot. Returns the offset of its last frame, too.
 pub(crate) fn read(
     reader: impl Read,
     len: u64,
     sequence: Option<u64>,
     builder: EngineBuilder,
-) -> Result<Replay, ReadError> {
+) -> Result<(Replay, u64), ReadError> {
     let corrupt = |offset, reason| ReadError::Corrupt { offset, reason };
     let mut frames = FrameReader::new(reader, len)?.ok_or(corrupt(0, Corruption::Magic))?;
     let mut body = Vec::new();
@@ -233,16 +233,24 @@ pub(crate) fn read(
         if !frames.read(&mut body)? {
             return Err(corrupt(offset, Corruption::Checksum));
         }
-        if let Some(Record::Footer(footer)) = Record::read(&body) {
-            let is_complete = footer == replay.counted
-                && replay.is_whole()
-                && replay.revision() == header.revision
-                && frames.is_at_end();
-            return if is_complete {
-                Ok(replay)
-            } else {
-                Err(corrupt(offset, Corruption::Incomplete))
-            };
+        match Record::read(&body) {
+            Some(Record::Footer(footer)) => {
+                let pairs = replay.metadata.values().map(|pairs| pairs.len() as u64);
+                let is_complete = footer == replay.counted
+                    && footer.pairs == pairs.sum::<u64>()
+                    && replay.is_whole()
+                    && replay.revision() == header.revision
+                    && frames.is_at_end();
+                return if is_complete {
+                    Ok((replay, offset))
+                } else {
+                    Err(corrupt(offset, Corruption::Incomplete))
+                };
+            }
+            Some(record) if replay.has(&record) => {
+                return Err(corrupt(offset, Corruption::Repeated));
+            }
+            _ => {}
         }
         replay
             .apply(&body)

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use revstore_engine::{Engine, Jump, KeyRange, ManualClock, Put, Revision};
@@ -120,4 +121,64 @@ fn an_unknown_version_is_refused() {
     let error = read(&dump).unwrap_err();
     let is_version = |reason: &Corruption| *reason == Corruption::Version(9);
     assert!(matches!(&error, DumpError::Corrupt { offset: 8, reason } if is_version(reason)));
+}
+
+/// Returns the bodies of the frames of a dump.
+fn bodies(dump: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = &dump[8..];
+    let mut bodies = Vec::new();
+    while !rest.is_empty() {
+        let len = usize::try_from(u32::from_le_bytes(rest[..4].try_into().unwrap())).unwrap();
+        bodies.push(rest[8..8 + len].to_vec());
+        rest = &rest[8 + len..];
+    }
+    bodies
+}
+
+/// Returns the error of a dump with these frames, and the offsets of the frames.
+fn refused(bodies: &[Vec<u8>]) -> (u64, Corruption, Vec<u64>) {
+    let mut dump = b"revstore".to_vec();
+    let mut offsets = Vec::new();
+    for body in bodies {
+        offsets.push(dump.len() as u64);
+        dump.extend(u32::try_from(body.len()).unwrap().to_le_bytes());
+        dump.extend(crc32c::crc32c(body).to_le_bytes());
+        dump.extend(body);
+    }
+    match read(&dump).unwrap_err() {
+        DumpError::Corrupt { offset, reason } => (offset, reason, offsets),
+        DumpError::Io(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_part_that_is_there_twice_or_missing_is_refused_with_its_offset() {
+    let engine = Engine::builder().clock(ManualClock::new()).build();
+    let lease = engine.grant(None, 60).unwrap().id;
+    engine
+        .put_with(&Put::new("leased", "").attached_to(lease))
+        .unwrap();
+    let pairs = BTreeMap::from([(b"key".to_vec(), b"value".to_vec())]);
+    let dump = written(&engine, &Metadata::from([("bucket".to_owned(), pairs)]));
+    // The header, the revision, the lease, the pair, the end.
+    let frames = bodies(&dump);
+    assert_eq!(frames.len(), 5);
+    for twice in [2, 3] {
+        let mut frames = frames.clone();
+        frames.insert(twice, frames[twice].clone());
+        // The end counts both.
+        let at = 1 + if twice == 2 { 24 } else { 32 };
+        frames[5][at] += 1;
+        let (offset, reason, offsets) = refused(&frames);
+        assert_eq!((offset, reason), (offsets[twice + 1], Corruption::Repeated));
+    }
+    let mut without = frames;
+    without.remove(2);
+    without[3][1 + 24] -= 1;
+    let (offset, reason, offsets) = refused(&without);
+    assert_eq!(offset, offsets[3]);
+    assert_eq!(
+        reason.to_string(),
+        format!("key \"leased\" is attached to lease {lease}, which does not exist")
+    );
 }

@@ -1,5 +1,6 @@
 //! What may be wrong with a file.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -66,10 +67,12 @@ pub enum Damage {
     #[error("there is no bucket \"{0}\": this is no database of etcd")]
     NoBucket(&'static str),
     /// A pair in a bucket of etcd is invalid.
-    #[error("bucket \"{bucket}\": {reason}")]
+    #[error("bucket \"{bucket}\", key \"{key}\": {reason}")]
     Pair {
         /// The bucket.
-        bucket: &'static str,
+        bucket: String,
+        /// The key of the pair, as text.
+        key: String,
         /// What is wrong.
         reason: String,
     },
@@ -88,6 +91,17 @@ pub enum Damage {
     /// The end is missing, or does not count the lines before it.
     #[error("the dump is not complete: {0}")]
     Incomplete(&'static str),
+}
+
+impl Damage {
+    /// Returns the damage of a pair of a bucket.
+    pub(super) fn pair(bucket: &str, key: &[u8], reason: impl fmt::Display) -> Self {
+        Self::Pair {
+            bucket: bucket.to_owned(),
+            key: key.escape_ascii().to_string(),
+            reason: reason.to_string(),
+        }
+    }
 }
 
 /// An error whose file is not known yet.
@@ -140,7 +154,6 @@ impl ImageError {
         let found = match error {
             DumpError::Io(error) => Found::Io(error),
             DumpError::Corrupt { offset, reason } => Found::Offset(offset, reason.into()),
-            DumpError::State(error) => Found::Whole(error.into()),
         };
         found.at(path)
     }

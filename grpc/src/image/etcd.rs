@@ -1,7 +1,8 @@
 //! Reads a snapshot of a real etcd: its database file, with a hash behind it.
 //!
-//! The bucket `key` has the versions in the order of their positions. It is read twice: first for the last
-//! version of each key at the compacted revision, because a compaction may not have removed the others yet.
+//! The bucket `key` has the versions in the order of their positions. If the store was compacted, it is read twice: first
+//! for the last version of each key at the compacted revision, because a compaction may not have removed the others yet.
+//! All other pages are read once, so what the import keeps is bounded by the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,15 +14,13 @@ use revstore_engine::{
     EngineBuilder, LeaseGrant, LeaseId, LeaseLeft, Position, Restore, Revision, Version,
 };
 use revstore_persist::Metadata;
-use revstore_proto::etcdserverpb::AlarmMember;
-use revstore_proto::{authpb, mvccpb};
+use revstore_proto::mvccpb;
 use sha2::{Digest, Sha256};
 
 use super::Image;
 use super::error::{Damage, Found};
-use crate::node::buckets::{
-    ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, COMPACTED, META, RAFT_INDEX, RAFT_TERM, ROLES, USERS,
-};
+use super::pairs::check_pair;
+use crate::node::buckets::{ALARM, AUTH, COMPACTED, META, ROLES, USERS};
 use crate::node::state::NodeState;
 use crate::snapshot::bolt_reader::{BoltReader, BucketPlace, Pair};
 use crate::snapshot::{POSITION_BYTES, StoredLease, TOMBSTONE_SUFFIX};
@@ -35,10 +34,12 @@ const READ_BYTES: usize = 256 * 1024;
 /// The newest version whose database files have the known contents: 3.6.
 const VERSION_MAX: (u32, u32) = (3, 6);
 
-/// The buckets that the state of a node consists of.
-const STATE_BUCKETS: [&str; 5] = [ALARM, AUTH, ROLES, USERS, META];
-
-type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The buckets that the state of a node consists of. The first one says which version has written the file.
+const STATE_BUCKETS: [&str; 5] = [META, ALARM, AUTH, ROLES, USERS];
+/// The bucket of the leases.
+const LEASE: &str = "lease";
+/// The bucket of the versions.
+const KEY: &str = "key";
 
 /// Reads a file of `len` bytes.
 pub(super) fn read(
@@ -52,28 +53,33 @@ pub(super) fn read(
     let len = len - HASH_BYTES as u64;
     check_hash(&mut file, len)?;
     let mut database = Database::open(file, len)?;
-    let meta = database.small_bucket(META)?;
-    check_version(&meta)?;
-    let compacted = compacted(&meta)?;
-    let mut state = Metadata::new();
+    let (mut state, mut compacted) = (Metadata::new(), None);
     for name in STATE_BUCKETS {
-        state.insert(name.to_owned(), database.small_bucket(name)?);
+        let pairs = state.entry(name.to_owned()).or_default();
+        database.visit_bucket(name, &mut |pair| {
+            let Pair { key, value, offset } = pair;
+            let checked = check_pair(name, key, value).and_then(|()| match name {
+                META => check_meta(key, value, &mut compacted),
+                _ => Ok(()),
+            });
+            checked.map_err(|damage| Found::Offset(offset, damage))?;
+            pairs.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })?;
     }
-    check_state(&state)?;
+    let mut restore = builder
+        .restore(compacted)
+        .map_err(|error| Found::Whole(error.into()))?;
+    database.visit_bucket(LEASE, &mut |pair| {
+        let left = lease_of(pair)?;
+        let granted = restore.grant_left(left);
+        granted.map_err(|error| invalid(pair, LEASE, &error))
+    })?;
     let visible = match compacted {
         Some(compacted) => database.visible_at(compacted)?,
         None => Visible::default(),
     };
-    let restore = builder
-        .restore(compacted)
-        .map_err(|error| Found::Whole(error.into()))?;
-    let mut restore = database.versions(restore, compacted, &visible)?;
-    for (id, lease) in database.small_bucket("lease")? {
-        let left = lease_of(&id, &lease)?;
-        restore
-            .grant_left(left)
-            .map_err(|error| invalid("lease", &error))?;
-    }
+    database.versions(&mut restore, compacted, &visible)?;
     let engine = restore.finish();
     Ok(Image {
         engine: engine.map_err(|error| Found::Whole(error.into()))?,
@@ -102,98 +108,41 @@ fn check_hash(file: &mut (impl Read + Seek), len: u64) -> Result<(), Found> {
     Ok(())
 }
 
-fn invalid(bucket: &'static str, reason: &dyn fmt::Display) -> Found {
-    let reason = reason.to_string();
-    Found::Whole(Damage::Pair { bucket, reason })
+fn invalid(pair: Pair<'_>, bucket: &str, reason: &dyn fmt::Display) -> Found {
+    Found::Offset(pair.offset, Damage::pair(bucket, pair.key, reason))
 }
 
-fn invalid_at(offset: u64, bucket: &'static str, reason: &dyn fmt::Display) -> Found {
-    let reason = reason.to_string();
-    Found::Offset(offset, Damage::Pair { bucket, reason })
+/// Checks the pairs of the bucket `meta` that an import needs, and finds the compacted revision: also if the removal was
+/// not finished.
+fn check_meta(key: &[u8], value: &[u8], compacted: &mut Option<Revision>) -> Result<(), Damage> {
+    if COMPACTED.map(str::as_bytes).contains(&key) {
+        let (position, _) = position_of(value)
+            .filter(|(_, is_tombstone)| !is_tombstone)
+            .ok_or_else(|| Damage::pair(META, key, "it is no position"))?;
+        *compacted = (*compacted).max(Some(position.revision));
+    }
+    // A database of a later version than the known ones is refused. Before 3.6 the file does not say which it is.
+    if key == b"storageVersion" {
+        let text = String::from_utf8_lossy(value).into_owned();
+        let mut numbers = text.split('.').map(str::parse::<u32>);
+        return match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) if major == 3 && (major, minor) <= VERSION_MAX => {
+                Ok(())
+            }
+            _ => Err(Damage::Version(format!("{text:?} of etcd"))),
+        };
+    }
+    Ok(())
 }
 
-/// Refuses a database of a later version than the known ones. Before 3.6 the file does not say which it is.
-fn check_version(meta: &Pairs) -> Result<(), Found> {
-    let Some(version) = meta.get(&b"storageVersion"[..]) else {
-        return Ok(());
-    };
-    let text = String::from_utf8_lossy(version).into_owned();
-    let mut numbers = text.split('.').map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) if major == 3 && (major, minor) <= VERSION_MAX => Ok(()),
-        _ => Err(Found::Whole(Damage::Version(format!("{text:?} of etcd")))),
-    }
-}
-
-/// Returns the compacted revision: also if the removal was not finished.
-fn compacted(meta: &Pairs) -> Result<Option<Revision>, Found> {
-    let mut compacted = None;
-    for name in COMPACTED {
-        if let Some(position) = meta.get(name.as_bytes()) {
-            let (position, _) = position_of(position)
-                .filter(|(_, is_tombstone)| !is_tombstone)
-                .ok_or_else(|| invalid(META, &format!("{name} is no position")))?;
-            compacted = compacted.max(Some(position.revision));
-        }
-    }
-    Ok(compacted)
-}
-
-/// Checks what the state of a node ignores if it is not valid.
-fn check_state(state: &Metadata) -> Result<(), Found> {
-    let empty = Pairs::new();
-    let bucket = |name| state.get(name).unwrap_or(&empty);
-    for (name, user) in bucket(USERS) {
-        let user = authpb::User::decode(&user[..]).map_err(|error| invalid(USERS, &error))?;
-        check_name(USERS, name, &user.name)?;
-    }
-    for (name, role) in bucket(ROLES) {
-        let role = authpb::Role::decode(&role[..]).map_err(|error| invalid(ROLES, &error))?;
-        check_name(ROLES, name, &role.name)?;
-    }
-    for alarm in bucket(ALARM).keys() {
-        AlarmMember::decode(&alarm[..]).map_err(|error| invalid(ALARM, &error))?;
-    }
-    for (bucket, pairs, name) in [
-        (AUTH, bucket(AUTH), AUTH_REVISION),
-        (META, bucket(META), RAFT_INDEX),
-        (META, bucket(META), RAFT_TERM),
-    ] {
-        if let Some(number) = pairs.get(name.as_bytes())
-            && number.len() != 8
-        {
-            return Err(invalid(
-                bucket,
-                &format!("{name} has {} bytes", number.len()),
-            ));
-        }
-    }
-    match bucket(AUTH).get(AUTH_ENABLED.as_bytes()).map(Vec::as_slice) {
-        None | Some([0 | 1]) => Ok(()),
-        Some(_) => Err(invalid(AUTH, &"authEnabled is neither 0 nor 1")),
-    }
-}
-
-fn check_name(bucket: &'static str, key: &[u8], name: &[u8]) -> Result<(), Found> {
-    match std::str::from_utf8(name) {
-        Ok(text) if key == name && !text.is_empty() => Ok(()),
-        _ => Err(invalid(
-            bucket,
-            &"a name is empty, no UTF-8, or not that of its key",
-        )),
-    }
-}
-
-fn lease_of(id: &[u8], lease: &[u8]) -> Result<LeaseLeft, Found> {
-    let stored = StoredLease::decode(lease).map_err(|error| invalid("lease", &error))?;
-    let id = LeaseId::new(stored.id).filter(|_| id == stored.id.to_be_bytes());
-    let id = id.ok_or_else(|| invalid("lease", &"an id is 0, or not that of its key"))?;
+fn lease_of(pair: Pair<'_>) -> Result<LeaseLeft, Found> {
+    let invalid = |reason: &dyn fmt::Display| invalid(pair, LEASE, reason);
+    let stored = StoredLease::decode(pair.value).map_err(|error| invalid(&error))?;
+    let id = LeaseId::new(stored.id).filter(|_| pair.key == stored.id.to_be_bytes());
+    let id = id.ok_or_else(|| invalid(&"an id is 0, or not that of its key"))?;
     let seconds = |time| u64::try_from(time).map(Duration::from_secs);
     let (Ok(ttl), Ok(remaining)) = (seconds(stored.ttl), seconds(stored.remaining_ttl)) else {
-        return Err(invalid(
-            "lease",
-            &format!("lease {id} has a negative time to live"),
-        ));
+        return Err(invalid(&format!("lease {id} has a negative time to live")));
     };
     let lease = LeaseGrant { id, ttl };
     // Without a checkpoint, which few clusters have, a lease begins again.
@@ -234,7 +183,7 @@ struct Stored {
 impl Stored {
     /// Decodes a version; `None` for the one without a key that only raises the revision.
     fn of(pair: Pair<'_>) -> Result<Result<Self, Position>, Found> {
-        let invalid = |reason: String| invalid_at(pair.offset, "key", &reason);
+        let invalid = |reason: String| invalid(pair, KEY, &reason);
         let (position, is_tombstone) =
             position_of(pair.key).ok_or_else(|| invalid("a key is no position".to_owned()))?;
         if pair.value.is_empty() && !is_tombstone {
@@ -290,31 +239,28 @@ impl<R: Read + Seek> Database<R> {
         Ok(Self { file, buckets })
     }
 
-    /// Returns the pairs of a bucket; none if it does not exist.
-    fn small_bucket(&mut self, name: &str) -> Result<Pairs, Found> {
-        let mut pairs = Pairs::new();
-        let Some(place) = self.buckets.get(name.as_bytes()) else {
-            return Ok(pairs);
-        };
-        self.file.rewind();
-        self.file.visit(place, &mut |pair: Pair<'_>| {
-            pairs.insert(pair.key.to_vec(), pair.value.to_vec());
-            Ok::<_, Found>(())
-        })?;
-        Ok(pairs)
+    /// Calls `visit` with the pairs of a bucket; never if it does not exist. Each bucket is visited once.
+    fn visit_bucket(
+        &mut self,
+        name: &str,
+        visit: &mut dyn FnMut(Pair<'_>) -> Result<(), Found>,
+    ) -> Result<(), Found> {
+        match self.buckets.get(name.as_bytes()) {
+            Some(place) => self.file.visit(place, visit),
+            None => Ok(()),
+        }
     }
 
     fn visit_versions(
         &mut self,
         visit: &mut dyn FnMut(Result<Stored, Position>) -> Result<(), Found>,
     ) -> Result<(), Found> {
-        let name = "key";
-        let place = self.buckets.get(name.as_bytes());
-        let place = place.ok_or(Found::Whole(Damage::NoBucket(name)))?;
-        self.file.rewind();
+        let place = self.buckets.get(KEY.as_bytes());
+        let place = place.ok_or(Found::Whole(Damage::NoBucket(KEY)))?;
         self.file.visit(place, &mut |pair| visit(Stored::of(pair)?))
     }
 
+    /// Reads the versions for the first time.
     fn visible_at(&mut self, compacted: Revision) -> Result<Visible, Found> {
         let mut visible = Visible::default();
         self.visit_versions(&mut |stored| {
@@ -325,64 +271,41 @@ impl<R: Read + Seek> Database<R> {
             }
             Ok(())
         })?;
+        // All other buckets were read before, and have none of these pages.
+        self.file.rewind();
         Ok(visible)
     }
 
     /// Adds all versions to an engine.
     fn versions(
         &mut self,
-        mut restore: Restore,
+        restore: &mut Restore,
         compacted: Option<Revision>,
         visible: &Visible,
-    ) -> Result<Restore, Found> {
+    ) -> Result<(), Found> {
         let compacted = compacted.unwrap_or(Revision(0));
-        let mut changes: Vec<Stored> = Vec::new();
         self.visit_versions(&mut |stored| {
-            let position = match &stored {
-                Ok(stored) => stored.position,
-                Err(position) => *position,
-            };
-            if changes
-                .last()
-                .is_some_and(|last| last.position.revision != position.revision)
-            {
-                add_revision(&mut restore, &mut changes)?;
-            }
-            let is_last =
-                |stored: &Stored| visible.get(&stored.kv.key[..]) == Some(&stored.position);
-            match stored {
-                Ok(stored) if position.revision > compacted => changes.push(stored),
-                // WA-41, CO-5: what is left of the compacted revision itself.
-                Ok(stored) if position.revision == compacted => {
-                    changes.extend(is_last(&stored).then_some(stored));
-                }
-                Ok(stored) => {
-                    if is_last(&stored) && !stored.is_tombstone {
-                        let added = restore.base_in_any_order(&stored.version());
-                        added.map_err(|error| Found::Offset(stored.offset, error.into()))?;
-                    }
-                }
+            let stored = match stored {
+                Ok(stored) => stored,
                 // What `etcdutl snapshot restore --bump-revision` has written.
-                Err(_) if position.revision > restore.current_revision() => {
+                Err(position) if position.revision > restore.current_revision() => {
                     let skipped = restore.skip_to(position.revision);
-                    skipped.map_err(|error| Found::Whole(error.into()))?;
+                    return skipped.map_err(|error| Found::Whole(error.into()));
                 }
-                Err(_) => {}
-            }
-            Ok(())
-        })?;
-        add_revision(&mut restore, &mut changes)?;
-        Ok(restore)
+                Err(_) => return Ok(()),
+            };
+            let is_last = || visible.get(&stored.kv.key[..]) == Some(&stored.position);
+            let version = stored.version();
+            let added = match stored.position.revision {
+                revision if revision > compacted => restore.change(&version),
+                // WA-41, CO-5: what is left of the compacted revision itself.
+                revision if revision == compacted && is_last() => restore.change(&version),
+                revision if revision < compacted && is_last() && !stored.is_tombstone => {
+                    restore.base_in_any_order(&version)
+                }
+                _ => Ok(()),
+            };
+            added.map_err(|error| Found::Offset(stored.offset, error.into()))
+        })
     }
-}
-
-/// Adds the changes of a revision, if there are any.
-fn add_revision(restore: &mut Restore, changes: &mut Vec<Stored>) -> Result<(), Found> {
-    if let Some(first) = changes.first() {
-        let versions: Vec<_> = changes.iter().map(Stored::version).collect();
-        let added = restore.revision(&versions);
-        added.map_err(|error| Found::Offset(first.offset, error.into()))?;
-    }
-    changes.clear();
-    Ok(())
 }

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `error.rs` | what may be wrong with a file |
 //! | `etcd.rs` | reads a snapshot of a real etcd |
+//! | `pairs.rs` | checks the state of a node |
 //! | `text/` | a dump as text, one event in each line |
 //!
 //! The binary form of a dump is that of `revstore-persist`.
 
 mod error;
 mod etcd;
+mod pairs;
 mod text;
 
 use std::fs::File;
@@ -20,6 +22,8 @@ use revstore_engine::{Engine, EngineBuilder};
 use revstore_persist::{is_dump, read_dump, write_dump};
 
 pub use self::error::{Damage, ImageError};
+
+use self::error::Found;
 use crate::node::state::NodeState;
 
 /// A store with the state of its node: what a dump contains, and what a checkpoint keeps.
@@ -98,6 +102,7 @@ impl Image {
         }
         let (engine, metadata) =
             read_dump(from, len, builder).map_err(|error| ImageError::of_dump(name, error))?;
+        pairs::check_pairs(&metadata).map_err(|damage| Found::Whole(damage).at(name))?;
         let state = NodeState::of_metadata(metadata);
         Ok(Self { engine, state })
     }

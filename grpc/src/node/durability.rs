@@ -20,7 +20,7 @@ use crate::node::buckets::{
     ALARM, AUTH, AUTH_ENABLED, AUTH_REVISION, MEMBERS, META, RAFT_INDEX, RAFT_TERM, REMOVED, ROLES,
     USERS,
 };
-use crate::node::members::StoredMembers;
+use crate::node::members::{StoredMembers, id_of_key};
 use crate::snapshot;
 use crate::status::EtcdError;
 
@@ -144,7 +144,8 @@ impl Durability {
     /// Stores a Raft index above the current one, if less than half of those in advance are left.
     pub(crate) fn reserve_raft_index(&self, node: &Node) {
         let is_enough = || {
-            let needed = node.raft_index.get() + RAFT_INDEXES_RESERVED / 2;
+            let needed = node.raft_index.get();
+            let needed = needed.saturating_add(RAFT_INDEXES_RESERVED / 2);
             needed <= self.reserved_index.load(Ordering::Relaxed)
         };
         if is_enough() {
@@ -152,7 +153,7 @@ impl Durability {
         }
         let _stored = self.stored.lock();
         if !is_enough() {
-            self.replace_raft_index(node, node.raft_index.get() + RAFT_INDEXES_RESERVED);
+            self.replace_raft_index(node, reserved(node));
         }
     }
 
@@ -165,7 +166,7 @@ impl Durability {
     /// Stores a Raft term that has begun, and reserves indexes.
     pub(crate) fn store_raft_term(&self, node: &Node) {
         let _stored = self.stored.lock();
-        self.replace_raft_index(node, node.raft_index.get() + RAFT_INDEXES_RESERVED);
+        self.replace_raft_index(node, reserved(node));
     }
 
     fn replace_raft_index(&self, node: &Node, index: u64) {
@@ -193,6 +194,11 @@ impl Durability {
     }
 }
 
+/// Returns the Raft index up to which the journal has it in advance.
+fn reserved(node: &Node) -> u64 {
+    node.raft_index.get().saturating_add(RAFT_INDEXES_RESERVED)
+}
+
 /// Returns the bucket with the Raft state of a node.
 pub(crate) fn raft_bucket(index: u64, term: u64) -> Metadata {
     let bucket = BTreeMap::from([
@@ -216,6 +222,9 @@ pub(crate) fn metadata(node: &Node) -> Metadata {
     ];
     named.map(|(name, pairs)| (name.to_owned(), pairs)).into()
 }
+
+/// The highest Raft term and index of a state that is loaded, so that a node can increase them.
+pub(crate) const RAFT_NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 
 /// The Raft term and index of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,12 +269,11 @@ impl Restored {
         let alarms = alarms.filter_map(|member| AlarmMember::decode(&member[..]).ok());
         let members = bucket(MEMBERS).values();
         let removed = bucket(REMOVED).keys();
-        let id = |hex: &[u8]| u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok();
         let members = StoredMembers {
             members: members
                 .filter_map(|it| serde_json::from_slice(it).ok())
                 .collect(),
-            removed: removed.filter_map(|hex| id(hex)).collect(),
+            removed: removed.filter_map(|key| id_of_key(key)).collect(),
         };
         let meta = bucket(META);
         let number = |name: &str| {

@@ -87,6 +87,11 @@ struct State {
     promote_failures: PromoteFailures,
 }
 
+/// Decodes the key of a member in a bucket: its id in hexadecimal.
+pub(crate) fn id_of_key(key: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(key).ok()?, 16).ok()
+}
+
 /// The members that a journal contains.
 #[derive(Debug, Default)]
 pub(crate) struct StoredMembers {

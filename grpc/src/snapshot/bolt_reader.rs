@@ -1,7 +1,8 @@
 //! Reads a file of bbolt, whose contents nothing is assumed of.
 //!
-//! One page is in memory at a time for each level of a tree, at most [`PAGE_RUN_BYTES_MAX`] each. No page is
-//! read twice, so a tree whose pages refer to each other ends with an error.
+//! One page is in memory at a time for each level of a tree, at most [`PAGE_RUN_BYTES_MAX`] each. No page is read
+//! twice, and no byte of a page belongs to two pairs, as bbolt writes them: so a tree whose pages refer to each other
+//! ends with an error, and all pairs together are not longer than the file.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -49,6 +50,8 @@ pub(crate) struct BoltReader<R> {
     /// The number of pages in use. The file may be longer.
     pages: u64,
     root: u64,
+    /// The offset of the meta page that refers to the root.
+    meta_offset: u64,
     /// One bit for each page: whether it was read.
     read: Vec<u64>,
 }
@@ -56,8 +59,8 @@ pub(crate) struct BoltReader<R> {
 /// The pairs of a bucket.
 #[derive(Clone, Debug)]
 pub(crate) enum BucketPlace {
-    /// In a tree of pages.
-    Tree { root: u64 },
+    /// In a tree of pages. The offset is that of the bucket in the list of buckets.
+    Tree { root: u64, offset: u64 },
     /// In a page inside of the list of buckets.
     Inline { page: Vec<u8>, offset: u64 },
 }
@@ -103,11 +106,12 @@ impl<R: Read + Seek> BoltReader<R> {
             page_bytes: meta.page_bytes,
             pages: meta.pages,
             root: meta.root,
+            meta_offset: meta.offset,
             read: vec![0; words],
         })
     }
 
-    /// Forgets which pages were read, so that a bucket can be read again.
+    /// Forgets which pages were read, so that one bucket can be read again.
     pub(crate) fn rewind(&mut self) {
         self.read.fill(0);
     }
@@ -115,8 +119,12 @@ impl<R: Read + Seek> BoltReader<R> {
     /// Returns the buckets, by name.
     pub(crate) fn buckets(&mut self) -> Result<Vec<(Vec<u8>, BucketPlace)>, BoltError> {
         let mut buckets = Vec::new();
-        let root = self.root;
-        self.visit_tree(root, 0, &mut Order::default(), true, &mut |pair| {
+        let root = Child {
+            id: self.root,
+            height: 0,
+            parent_offset: self.meta_offset,
+        };
+        self.visit_tree(root, &mut Order::default(), true, &mut |pair| {
             let Some((header, page)) = pair.value.split_at_checked(BUCKET_BYTES) else {
                 let (offset, reason) = (pair.offset, "a bucket is too short");
                 return Err(BoltError::Damaged { offset, reason });
@@ -126,7 +134,10 @@ impl<R: Read + Seek> BoltReader<R> {
                     page: page.to_vec(),
                     offset: pair.offset,
                 },
-                root => BucketPlace::Tree { root },
+                root => BucketPlace::Tree {
+                    root,
+                    offset: pair.offset,
+                },
             };
             buckets.push((pair.key.to_vec(), place));
             Ok(())
@@ -134,7 +145,8 @@ impl<R: Read + Seek> BoltReader<R> {
         Ok(buckets)
     }
 
-    /// Calls `visit` with the pairs of a bucket, in the order of their keys, until it fails.
+    /// Calls `visit` with the pairs of a bucket, in the order of their keys, until it fails. A bucket with a page of one
+    /// that was read is damaged.
     pub(crate) fn visit<E: From<BoltError>>(
         &mut self,
         bucket: &BucketPlace,
@@ -142,7 +154,14 @@ impl<R: Read + Seek> BoltReader<R> {
     ) -> Result<(), E> {
         let mut order = Order::default();
         match bucket {
-            BucketPlace::Tree { root } => self.visit_tree(*root, 0, &mut order, false, visit),
+            BucketPlace::Tree { root, offset } => {
+                let root = Child {
+                    id: *root,
+                    height: 0,
+                    parent_offset: *offset,
+                };
+                self.visit_tree(root, &mut order, false, visit)
+            }
             BucketPlace::Inline { page, offset } => {
                 let page = Page {
                     bytes: page,
@@ -158,28 +177,31 @@ impl<R: Read + Seek> BoltReader<R> {
 
     fn visit_tree<E: From<BoltError>>(
         &mut self,
-        id: u64,
-        height: u32,
+        child: Child,
         order: &mut Order,
         are_buckets: bool,
         visit: Visit<'_, E>,
     ) -> Result<(), E> {
-        let bytes = self.read_page(id)?;
+        let bytes = self.read_page(child)?;
         let page = Page {
             bytes: &bytes,
-            offset: id * self.page_bytes,
+            offset: child.id * self.page_bytes,
         };
         match page.flags()? {
             LEAF => page.visit_leaf(order, are_buckets, visit),
-            BRANCH if height >= HEIGHT_MAX => Err(page.damaged("a tree is too high").into()),
+            BRANCH if child.height >= HEIGHT_MAX => Err(page.damaged("a tree is too high").into()),
             BRANCH => {
                 let count = page.count()?;
                 if count == 0 {
                     return Err(page.damaged("a branch page is empty").into());
                 }
                 for at in 0..count {
-                    let child = number::<8>(page.element(at), 8);
-                    self.visit_tree(child, height + 1, order, are_buckets, visit)?;
+                    let next = Child {
+                        id: number::<8>(page.element(at), 8),
+                        height: child.height + 1,
+                        parent_offset: page.offset,
+                    };
+                    self.visit_tree(next, order, are_buckets, visit)?;
                 }
                 Ok(())
             }
@@ -188,13 +210,19 @@ impl<R: Read + Seek> BoltReader<R> {
     }
 
     /// Reads a page with its overflow.
-    fn read_page(&mut self, id: u64) -> Result<Vec<u8>, BoltError> {
-        let offset = id.saturating_mul(self.page_bytes);
-        let damaged = |reason| BoltError::Damaged { offset, reason };
+    fn read_page(&mut self, child: Child) -> Result<Vec<u8>, BoltError> {
+        let Child {
+            id, parent_offset, ..
+        } = child;
         if !(META_PAGES..self.pages).contains(&id) {
-            let reason = "a page is outside of the file";
-            return Err(BoltError::Damaged { offset: 0, reason });
+            let (offset, reason) = (
+                parent_offset,
+                "a page that is referred to is outside of the file",
+            );
+            return Err(BoltError::Damaged { offset, reason });
         }
+        let offset = id * self.page_bytes;
+        let damaged = |reason| BoltError::Damaged { offset, reason };
         let mut header = [0; PAGE_HEADER_BYTES];
         self.file.seek(SeekFrom::Start(offset))?;
         self.file.read_exact(&mut header)?;
@@ -218,6 +246,16 @@ impl<R: Read + Seek> BoltReader<R> {
         self.file.read_exact(&mut bytes[PAGE_HEADER_BYTES..])?;
         Ok(bytes)
     }
+}
+
+/// A page of a tree, as its parent refers to it.
+#[derive(Clone, Copy, Debug)]
+struct Child {
+    id: u64,
+    /// The number of pages above it.
+    height: u32,
+    /// The offset of what refers to it.
+    parent_offset: u64,
 }
 
 /// The last key of a tree so far.
@@ -266,8 +304,10 @@ impl<'a> Page<'a> {
         are_buckets: bool,
         visit: Visit<'_, E>,
     ) -> Result<(), E> {
-        for at in 0..self.count()? {
-            let pair = self.pair(at, are_buckets)?;
+        let count = self.count()?;
+        let mut free = PAGE_HEADER_BYTES + count * ELEMENT_BYTES;
+        for at in 0..count {
+            let pair = self.pair(at, are_buckets, &mut free)?;
             if order.last.as_deref().is_some_and(|last| pair.key <= last) {
                 return Err(self.damaged("the keys of a bucket are out of order").into());
             }
@@ -279,7 +319,9 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    fn pair(&self, at: usize, are_buckets: bool) -> Result<Pair<'a>, BoltError> {
+    /// Returns a pair. It starts at `free` or later, the end of the one before it or of the elements, and moves that to its
+    /// own end.
+    fn pair(&self, at: usize, are_buckets: bool, free: &mut usize) -> Result<Pair<'a>, BoltError> {
         let element = self.element(at);
         let is_bucket = number::<4>(element, 0) & u64::from(IS_BUCKET) != 0;
         if is_bucket != are_buckets {
@@ -297,6 +339,12 @@ impl<'a> Page<'a> {
             reason = "not above the length of the page"
         )]
         let (key, value, end) = (start as usize, (start + key_len) as usize, end as usize);
+        if key < *free {
+            return Err(
+                self.damaged("a pair overlaps with the one before it, or with the elements")
+            );
+        }
+        *free = end;
         Ok(Pair {
             key: &self.bytes[key..value],
             value: &self.bytes[value..end],
@@ -311,6 +359,7 @@ struct Meta {
     root: u64,
     pages: u64,
     transaction: u64,
+    offset: u64,
 }
 
 /// Reads the meta page at an offset; `None` if it is not valid.
@@ -333,6 +382,7 @@ fn read_meta(file: &mut (impl Read + Seek), len: u64, offset: u64) -> io::Result
             root: number::<8>(meta, 16),
             pages: number::<8>(meta, 40),
             transaction: number::<8>(meta, 48),
+            offset,
         }),
     )
 }

@@ -11,6 +11,7 @@ use revstore_proto::etcdserverpb::{AuthenticateRequest, SnapshotRequest};
 use sha2::{Digest, Sha256};
 use tokio_stream::StreamExt;
 
+use super::bolt::{self, Element, PAGE, Pairs};
 use super::{Random, builder, filled, save, services};
 
 async fn snapshot(services: &Services) -> Vec<u8> {
@@ -41,7 +42,7 @@ async fn snapshot(services: &Services) -> Vec<u8> {
     file
 }
 
-fn import(file: &[u8]) -> Result<Image, ImageError> {
+pub(crate) fn import(file: &[u8]) -> Result<Image, ImageError> {
     let dir = tempfile::tempdir().unwrap();
     Image::import(&save(dir.path(), file), builder())
 }
@@ -217,7 +218,9 @@ async fn errors_of_pages_say_what_is_wrong() {
             .ends_with("the keys of a bucket are out of order")
     );
     let outside = damaged(|file, at| file[at + child(0) + 6] = 0xff);
-    assert!(outside.await.ends_with("a page is outside of the file"));
+    let outside = outside.await;
+    assert!(outside.ends_with("a page that is referred to is outside of the file"));
+    assert!(!outside.starts_with("offset 0:"), "{outside}");
     let other = damaged(|file, at| file[at] ^= 1);
     assert!(
         other
@@ -250,6 +253,18 @@ async fn errors_of_pages_say_what_is_wrong() {
         file[first + 16 + 15] = 0xff;
     });
     assert!(pair.await.ends_with("a pair is outside of its page"));
+    let overlap = "a pair overlaps with the one before it, or with the elements";
+    // The second pair of the page begins one byte earlier, and the first one in its own element.
+    let second = damaged(|file, at| {
+        let first = usize::from(file[at + child(0)]) * 4096;
+        file[first + 16 + 16 + 4] -= 1;
+    });
+    assert!(second.await.ends_with(overlap));
+    let first = damaged(|file, at| {
+        let first = usize::from(file[at + child(0)]) * 4096;
+        file[first + 16 + 4..first + 16 + 8].fill(0);
+    });
+    assert!(first.await.ends_with(overlap));
     // Both meta pages are needed only if the newer one is damaged.
     let metas = damaged(|file, _| {
         file[16..32].fill(0);
@@ -285,7 +300,7 @@ async fn one_valid_meta_page_suffices() {
     }
 }
 
-fn fnv_1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -361,4 +376,81 @@ fn other_files_are_refused() {
     let mut nothing = Vec::new();
     sign(&mut nothing);
     import(&nothing).unwrap_err();
+}
+
+/// Returns the error of a file of single pages.
+fn refused(buckets: Pairs<'_>, pages: &[Vec<u8>]) -> String {
+    let error = import(&bolt::file(buckets, pages)).unwrap_err().to_string();
+    error.split_once(": ").unwrap().1.to_owned()
+}
+
+/// A page with elements whose keys and values overlap: each value ends with the page.
+fn sharing(id: u64, count: usize, len: usize) -> Vec<u8> {
+    let begin = 16 + 16 * count;
+    let elements = (0..count).map(|number| {
+        let start = begin + 8 * number;
+        Element {
+            is_bucket: false,
+            start,
+            key_len: 8,
+            value_len: len - start - 8,
+        }
+    });
+    let elements: Vec<_> = elements.collect();
+    let mut contents: Vec<_> = (1..=count as u64).flat_map(u64::to_be_bytes).collect();
+    contents.resize(len - begin, 1);
+    bolt::leaf_of(id, &elements, &contents)
+}
+
+#[test]
+fn pairs_of_an_import_are_not_longer_than_its_file() {
+    let (key, other) = (bolt::root(3), bolt::root(4));
+    let buckets = |meta| [(&b"key"[..], &key[..]), (b"meta", meta)];
+    let empty = bolt::leaf(3, &[], false);
+    let overlap = "a pair overlaps with the one before it, or with the elements";
+    // 3 MiB, which were 1.2 GiB.
+    let page = sharing(4, 400, 3 << 20);
+    assert_eq!(
+        refused(&buckets(&other), &[empty.clone(), page]),
+        format!("offset {}: {overlap}", 4 * PAGE)
+    );
+    let page = bolt::inline(&sharing(0, 100, PAGE));
+    assert!(refused(&buckets(&page), std::slice::from_ref(&empty)).ends_with(overlap));
+    // Two buckets of the same page, with and without a compaction.
+    let twice = format!("offset {}: a page is used twice", 3 * PAGE);
+    assert_eq!(refused(&buckets(&key), std::slice::from_ref(&empty)), twice);
+    let position = [&5_i64.to_be_bytes()[..], b"_", &0_i64.to_be_bytes()].concat();
+    let compacted: Pairs<'_> = &[(b"finishedCompactRev", &position)];
+    let shared = [(&b"alarm"[..], &key[..]), (b"key", &key), (b"meta", &other)];
+    let pages = [empty.clone(), bolt::leaf(4, compacted, false)];
+    assert_eq!(refused(&shared, &pages), twice);
+    import(&bolt::file(&shared[1..], &pages)).unwrap();
+    // A bucket in an inline bucket, and a page that is no leaf.
+    let nested = bolt::inline(&bolt::leaf(0, &[(b"inner", &key)], true));
+    assert!(
+        refused(&buckets(&nested), std::slice::from_ref(&empty))
+            .ends_with("there is a bucket in a bucket, or a pair outside of all")
+    );
+    let branch = bolt::inline(&bolt::branch(0, &[3, 4]));
+    assert!(
+        refused(&buckets(&branch), std::slice::from_ref(&empty))
+            .ends_with("an inline bucket is no leaf page")
+    );
+}
+
+#[test]
+fn a_page_outside_of_the_file_is_named_by_what_refers_to_it() {
+    let outside = "a page that is referred to is outside of the file";
+    let (key, far) = (bolt::root(3), bolt::root(77));
+    // Behind the header of the page and one element.
+    let offset = 2 * PAGE + 32;
+    let pages = [bolt::leaf(3, &[], false)];
+    assert_eq!(
+        refused(&[(b"key", &far)], &pages),
+        format!("offset {offset}: {outside}")
+    );
+    assert_eq!(
+        refused(&[(b"key", &key)], &[bolt::branch(3, &[u64::MAX, 4])]),
+        format!("offset {}: {outside}", 3 * PAGE)
+    );
 }

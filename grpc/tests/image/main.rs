@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bolt;
 mod etcd;
+mod pairs;
 mod text;
 
 use std::path::Path;

@@ -146,18 +146,31 @@ fn errors_of_lines_in_their_place_name_the_line() {
     );
     check(
         &after("{\"delete\":{\"key\":\"a\",\"rev\":2}}\n{\"end\":{}}"),
-        3,
+        2,
         "numbers that do not follow",
     );
     check(
         &after("{\"put\":{\"key\":\"a\",\"value\":\"\",\"rev\":9}}\n{\"end\":{}}"),
-        3,
+        2,
         "revision 9 follows revision 1",
+    );
+    // The second change of a revision, with others behind it.
+    let second = "{\"delete\":{\"key\":\"b\",\"rev\":2,\"sub\":1}}";
+    check(
+        &format!("{whole}{second}\n{{\"jump\":{{\"to\":9}}}}\n{{\"end\":{{}}}}"),
+        3,
+        "change 2.1 has numbers that do not follow",
     );
     check(
         &after("{\"put\":{\"key\":\"a\",\"value\":\"\",\"rev\":2,\"lease\":7}}\n{\"end\":{}}"),
         3,
-        "lease 7, which does not exist",
+        "key \"a\" is attached to lease 7, which does not exist",
+    );
+    let lease = "{\"lease\":{\"id\":7,\"ttl\":\"60s\"}}\n";
+    check(
+        &after(&format!("{lease}{lease}")),
+        3,
+        "there is such a line already",
     );
     check(&after("{\"lease\":{\"id\":0,\"ttl\":\"5s\"}}"), 2, "id 0");
     check(
@@ -284,4 +297,36 @@ fn a_binary_dump_that_is_damaged_names_the_offset() {
         } => assert!(offset > 8),
         error => panic!("{error:?}"),
     }
+}
+
+#[test]
+fn no_position_occurs_twice_at_the_compacted_revision() {
+    let first = "{\"dump\":{\"version\":1,\"revision\":5,\"compacted\":5}}\n";
+    let put = |key: &str, sub: u32| {
+        format!(
+            "{{\"put\":{{\"key\":\"{key}\",\"value\":\"\",\"rev\":5,\"sub\":{sub},\"created\":3,\
+             \"version\":9}}}}\n"
+        )
+    };
+    let end = "{\"end\":{}}\n";
+    let last = put("a", u32::MAX);
+    check(
+        &format!("{first}{last}{last}{last}{end}"),
+        2,
+        "change 5.4294967295 is not the next one",
+    );
+    let twice = put("a", 7);
+    check(
+        &format!("{first}{twice}{twice}{end}"),
+        3,
+        "change 5.7 is not the next one of its revision, which has number 8",
+    );
+    load(format!("{first}{twice}{}{end}", put("b", 9)).as_bytes()).unwrap();
+    // The compacted revision has not written a key with a base version.
+    let base = "{\"base\":{\"key\":\"a\",\"value\":\"\",\"rev\":3}}\n";
+    check(
+        &format!("{first}{base}{twice}{end}"),
+        3,
+        "change 5.7 of the compacted revision is of a key with a base version",
+    );
 }

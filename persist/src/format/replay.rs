@@ -42,6 +42,19 @@ impl Replay {
         self.parts.is_empty()
     }
 
+    /// Returns whether a record has a lease or a pair that was added: only journals replace them.
+    pub(crate) fn has(&self, record: &Record<'_>) -> bool {
+        match record {
+            Record::LeaseGrant(lease) => self.restore.has_lease(lease.id),
+            Record::LeaseLeft(left) => self.restore.has_lease(left.lease.id),
+            Record::Meta(changes) => changes.iter().any(|change| {
+                let bucket = self.metadata.get(&change.bucket);
+                bucket.is_some_and(|pairs| pairs.contains_key(&change.key))
+            }),
+            _ => false,
+        }
+    }
+
     /// Applies the body of a frame. Headers and footers are not part of the state.
     pub(crate) fn apply(&mut self, body: &[u8]) -> Result<(), Corruption> {
         let record = Record::read(body).ok_or(Corruption::Contents)?;

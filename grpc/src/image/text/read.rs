@@ -3,8 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 
 use revstore_engine::{
-    EngineBuilder, LeaseGrant, LeaseId, LeaseLeft, Position, Restore, RestoreError, Revision,
-    Version,
+    EngineBuilder, LeaseGrant, LeaseId, LeaseLeft, Position, Restore, Revision, Version,
 };
 use revstore_persist::Metadata;
 
@@ -13,6 +12,7 @@ use super::line::{Line, Put};
 use super::state;
 use crate::image::Image;
 use crate::image::error::{Damage, Found};
+use crate::image::pairs::check_pair;
 use crate::node::state::NodeState;
 
 /// The largest length of a line: room for the largest key and value in base64.
@@ -20,6 +20,8 @@ const LINE_BYTES_MAX: u64 = 3 << 30;
 
 /// The number of bytes that are read at a time.
 const READ_BYTES: usize = 256 * 1024;
+
+const TWICE: &str = "there is such a line already";
 
 /// Reads a dump.
 pub(crate) fn read(from: impl Read, builder: EngineBuilder) -> Result<Image, Found> {
@@ -44,7 +46,6 @@ pub(crate) fn read(from: impl Read, builder: EngineBuilder) -> Result<Image, Fou
     let restore = builder.restore(compacted.map(Revision));
     let mut reading = Reading {
         restore: restore.map_err(|error| lines.damaged(error.into()))?,
-        changes: Vec::new(),
         state: Metadata::new(),
     };
     loop {
@@ -58,9 +59,6 @@ pub(crate) fn read(from: impl Read, builder: EngineBuilder) -> Result<Image, Fou
             crc32c,
         } = line
         {
-            reading
-                .end_revision()
-                .map_err(|error| lines.damaged(error.into()))?;
             if reading.restore.current_revision() != Revision(revision) {
                 let reason = "it does not end at the revision in its first line";
                 return Err(lines.damaged(Damage::Incomplete(reason)));
@@ -138,28 +136,26 @@ impl<R: Read> Lines<R> {
 #[derive(Debug)]
 struct Reading {
     restore: Restore,
-    /// The changes of the current revision.
-    changes: Vec<Change>,
     state: Metadata,
 }
 
-/// A change of a key.
+/// A version of a live key.
 #[derive(Debug)]
-struct Change {
+struct Live {
     key: Vec<u8>,
-    value: Option<Vec<u8>>,
+    value: Vec<u8>,
     position: Position,
     create_revision: Revision,
     version: i64,
     lease: Option<LeaseId>,
 }
 
-impl Change {
-    fn put(put: Put) -> Result<Self, Damage> {
+impl Live {
+    fn of(put: Put) -> Result<Self, Damage> {
         let lease = put.lease.map(lease_id).transpose()?;
         Ok(Self {
             key: put.key.0,
-            value: Some(put.value.0),
+            value: put.value.0,
             position: position(put.rev, put.sub),
             create_revision: Revision(put.created.unwrap_or(put.rev)),
             version: put.version.unwrap_or(1),
@@ -170,7 +166,7 @@ impl Change {
     fn version(&self) -> Version<'_> {
         Version {
             key: &self.key,
-            value: self.value.as_deref(),
+            value: Some(&self.value),
             position: self.position,
             create_revision: self.create_revision,
             version: self.version,
@@ -194,26 +190,26 @@ impl Reading {
             Line::Dump { .. } | Line::End { .. } => {
                 return Err(text("there is a first line among the others"));
             }
-            Line::Base(put) => self.restore.base(&Change::put(put)?.version())?,
-            Line::Put(put) => self.change(Change::put(put)?)?,
-            Line::Delete { key, rev, sub } => self.change(Change {
-                key: key.0,
+            Line::Base(put) => self.restore.base(&Live::of(put)?.version())?,
+            Line::Put(put) => self.restore.change(&Live::of(put)?.version())?,
+            Line::Delete { key, rev, sub } => self.restore.change(&Version {
+                key: &key.0,
                 value: None,
                 position: position(rev, sub),
                 create_revision: Revision(0),
                 version: 0,
                 lease: None,
             })?,
-            Line::Jump { to } => {
-                self.end_revision()?;
-                self.restore.skip_to(Revision(to))?;
-            }
+            Line::Jump { to } => self.restore.skip_to(Revision(to))?,
             Line::Lease { id, ttl, left } => {
                 let lease = LeaseGrant {
                     id: lease_id(id)?,
                     ttl: ttl.0,
                 };
                 let remaining = left.unwrap_or(ttl).0;
+                if self.restore.has_lease(lease.id) {
+                    return Err(text(TWICE));
+                }
                 self.restore.grant_left(LeaseLeft { lease, remaining })?;
             }
             line @ (Line::Auth { .. }
@@ -223,32 +219,14 @@ impl Reading {
             | Line::Raft { .. }
             | Line::Pair { .. }) => {
                 for (bucket, key, value) in state::entries(&line).map_err(Damage::Text)? {
+                    check_pair(&bucket, &key, &value)?;
                     let pairs = self.state.entry(bucket).or_default();
                     if pairs.insert(key, value).is_some() {
-                        return Err(text("there is such a line already"));
+                        return Err(text(TWICE));
                     }
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Adds a change to the current revision, or begins the next one.
-    fn change(&mut self, change: Change) -> Result<(), RestoreError> {
-        let last = self.changes.last();
-        if last.is_some_and(|last| last.position.revision != change.position.revision) {
-            self.end_revision()?;
-        }
-        self.changes.push(change);
-        Ok(())
-    }
-
-    fn end_revision(&mut self) -> Result<(), RestoreError> {
-        if !self.changes.is_empty() {
-            let changes: Vec<_> = self.changes.iter().map(Change::version).collect();
-            self.restore.revision(&changes)?;
-        }
-        self.changes.clear();
         Ok(())
     }
 }
