@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use revstore_engine::{Clock, PendingWork, Timed};
+use revstore_host::config::GoDuration;
 
 use self::time::Time;
 pub use self::time::{ClockMode, TIME_MAX};
@@ -44,7 +45,7 @@ pub enum AdvanceError {
     #[error("there is no next due time: nothing is pending")]
     NothingPending,
     /// More than [`ADVANCE_INSTANTS_MAX`] instants were due. The clock stands at the last one of them.
-    #[error("stopped at {reached:?} after {ADVANCE_INSTANTS_MAX} due times")]
+    #[error("stopped at {} after {ADVANCE_INSTANTS_MAX} due times", GoDuration::from(*reached))]
     TooManyInstants {
         /// The time that was reached.
         reached: Duration,

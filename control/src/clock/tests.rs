@@ -324,6 +324,13 @@ fn an_advance_over_endless_work_ends_with_an_error() {
     let reached = Duration::from_micros(1);
     let error = drive.run_until(millis(1), 1_000).unwrap_err();
     assert_eq!(error, AdvanceError::TooManyInstants { reached });
+    let reached_later = AdvanceError::TooManyInstants {
+        reached: Duration::from_secs(1_439_982_000),
+    };
+    assert_eq!(
+        reached_later.to_string(),
+        format!("stopped at 399995h0m0s after {ADVANCE_INSTANTS_MAX} due times")
+    );
     drop(drive);
     assert_eq!(count.load(Ordering::Relaxed), 1_000);
     assert_eq!(clock.time(), reached);

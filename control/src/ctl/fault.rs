@@ -5,6 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
+use crate::fault::RuleError;
+
 /// The actions.
 const ACTIONS: [&str; 14] = [
     "error",
@@ -84,7 +86,7 @@ struct Trigger {
     #[arg(long, value_name = "N", group = "trigger")]
     every: Option<u64>,
     /// Each request with this probability.
-    #[arg(long, value_name = "0.1", group = "trigger")]
+    #[arg(long, value_name = "0.1", group = "trigger", value_parser = probability)]
     probability: Option<f64>,
     /// The seed of the probability.
     #[arg(long, value_name = "7", requires = "probability")]
@@ -156,6 +158,15 @@ struct Action {
     /// The revision for --stale; by default that at which the rule is added.
     #[arg(long, value_name = "N", requires = "stale", conflicts_with_all = all_but("stale"))]
     at_revision: Option<i64>,
+}
+
+/// Infinity and what is no number have no form in JSON.
+fn probability(text: &str) -> Result<f64, String> {
+    let probability: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    if probability > 0.0 && probability <= 1.0 {
+        return Ok(probability);
+    }
+    Err(RuleError::InvalidProbability(probability).to_string())
 }
 
 fn range(text: &str) -> Result<(String, String), String> {

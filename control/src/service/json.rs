@@ -16,11 +16,12 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use prost::Message;
 use prost_reflect::{
-    DescriptorPool, DeserializeOptions, DynamicMessage, MessageDescriptor, MethodDescriptor,
+    DescriptorPool, DeserializeOptions, DynamicMessage, Kind, MessageDescriptor, MethodDescriptor,
     SerializeOptions, ServiceDescriptor,
 };
 use serde_json::de::Deserializer;
 use serde_json::ser::Serializer;
+use serde_json::{Map, Value};
 use tonic::body::Body as TonicBody;
 use tonic::codegen::StdError;
 use tonic::{Code, Status};
@@ -153,6 +154,9 @@ where
     }
     let json = read(body).await?;
     let message = to_message(&method.input(), &json)?;
+    if name == "FaultAdd" {
+        check_numbers(&method.input(), &json)?;
+    }
     if name == "StoreDump" {
         let request = proto::StoreDumpRequest::decode(&*message);
         let request = request.map_err(|error| Status::invalid_argument(error.to_string()))?;
@@ -315,6 +319,22 @@ fn to_message(descriptor: &MessageDescriptor, json: &[u8]) -> Result<Vec<u8>, St
     let message = message.map_err(invalid)?;
     json.end().map_err(invalid)?;
     Ok(message.encode_to_vec())
+}
+
+/// Refuses null for a number. In protobuf's JSON that is an absent field, but languages write it for what is no number or
+/// infinite, and a rule without a trigger fires for ever.
+fn check_numbers(descriptor: &MessageDescriptor, json: &[u8]) -> Result<(), Status> {
+    let fields: Map<String, Value> = serde_json::from_slice(json).unwrap_or_default();
+    for (name, _) in fields.iter().filter(|(_, value)| value.is_null()) {
+        let field = descriptor.get_field_by_name(name);
+        let field = field.or_else(|| descriptor.get_field_by_json_name(name));
+        let kind = field.map(|field| field.kind());
+        if matches!(kind, Some(Kind::Double | Kind::Uint64 | Kind::Int64)) {
+            let message = format!("invalid JSON: {name} is null: leave it out, or give a number");
+            return Err(Status::invalid_argument(message));
+        }
+    }
+    Ok(())
 }
 
 /// Converts an encoded response of a method to a JSON object on a line.

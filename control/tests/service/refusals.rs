@@ -123,6 +123,36 @@ async fn a_target_without_alarms_says_so() {
     assert_eq!(fixture.control.clock().time(), Duration::ZERO);
 }
 
+/// Languages write null for what is no number, and a rule without a trigger fires for ever.
+#[tokio::test]
+async fn null_for_a_number_of_a_rule_is_refused() {
+    let fixture = Fixture::new();
+    for name in [
+        "probability",
+        "next",
+        "every",
+        "seed",
+        "connection",
+        "from_revision",
+        "fromRevision",
+        "stale_revision",
+    ] {
+        let rule = json!({"reset": true, name: null});
+        let (_, code, text) = fixture.refused("FaultAdd", rule).await;
+        assert_eq!(code, Code::InvalidArgument);
+        assert_eq!(
+            text,
+            format!("invalid JSON: {name} is null: leave it out, or give a number")
+        );
+    }
+    let listed = fixture.ok("FaultList", json!({})).await;
+    assert_eq!(listed["faults"], json!([]));
+    // Other fields may be null, as everywhere in protobuf's JSON.
+    fixture
+        .ok("FaultAdd", json!({"reset": true, "user": null}))
+        .await;
+}
+
 #[tokio::test]
 async fn damaged_json_is_refused() {
     let fixture = Fixture::new();
