@@ -145,7 +145,7 @@ impl Admission<'_> {
             resource: self.resource,
             kind: self.kind(),
             subresource: &self.target.subresource,
-            namespace: &self.target.namespace,
+            namespace: self.target.shown_namespace(),
             name,
             old,
             dry_run: self.dry_run,

@@ -272,9 +272,7 @@ impl Resource {
     /// 404 or 405.
     // WC-401.
     pub(crate) fn check_path(&self, verb: &str, target: &Target) -> Result<(), RequestError> {
-        // The path `/namespaces/a` is that of the object `a` and in the namespace `a` at once.
-        let is_namespace = target.resource == "namespaces" && target.name == target.namespace;
-        let has_namespace = !target.namespace.is_empty() && !is_namespace;
+        let has_namespace = !target.namespace.is_empty();
         if has_namespace && !self.namespaced {
             return Err(Status::unknown_resource().into());
         }

@@ -281,7 +281,7 @@ fn object(info: &RequestInfo) -> FrontObject {
     FrontObject {
         verb: info.verb,
         resource,
-        namespace: target.namespace.clone(),
+        namespace: target.shown_namespace().to_owned(),
         name: name.to_owned(),
     }
 }

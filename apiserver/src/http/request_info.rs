@@ -24,7 +24,8 @@ pub(crate) struct Target {
     /// The API group; empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
-    /// The namespace; empty for all namespaces and for resources without namespaces.
+    /// The namespace of the path; empty for all namespaces and for resources without namespaces, to which namespaces
+    /// themselves belong.
     pub(crate) namespace: String,
     /// The plural of the resource.
     pub(crate) resource: String,
@@ -73,7 +74,7 @@ impl RequestInfo {
             Some(target) => Attributes::Resource {
                 verb: self.verb,
                 group: &target.group,
-                namespace: &target.namespace,
+                namespace: target.shown_namespace(),
                 resource: &target.resource,
                 subresource: &target.subresource,
                 name: match &*target.name {
@@ -108,11 +109,13 @@ impl Target {
             target.is_watch_path = true;
             parts.remove(0);
         }
-        if parts[0] == "namespaces" && parts.len() > 1 {
+        let is_in_namespace = parts[0] == "namespaces"
+            && parts
+                .get(2)
+                .is_some_and(|part| !NAMESPACE_SUBRESOURCES.contains(part));
+        if is_in_namespace {
             parts[1].clone_into(&mut target.namespace);
-            if parts.len() > 2 && !NAMESPACE_SUBRESOURCES.contains(&parts[2]) {
-                parts.drain(..2);
-            }
+            parts.drain(..2);
         }
         let mut parts = parts.into_iter().map(str::to_owned);
         target.resource = parts.next().unwrap_or_default();
@@ -120,6 +123,15 @@ impl Target {
         target.subresource = parts.next().unwrap_or_default();
         target.rest = parts.collect::<Vec<_>>().join("/");
         Some(target)
+    }
+
+    /// Returns the namespace for authorization, admission and rules of control, in which a namespace is in itself.
+    pub(crate) fn shown_namespace(&self) -> &str {
+        if self.namespace.is_empty() && self.resource == "namespaces" {
+            &self.name
+        } else {
+            &self.namespace
+        }
     }
 }
 
@@ -214,12 +226,22 @@ mod tests {
             (
                 Method::GET,
                 "/api/v1/namespaces/a",
+                "get /v1 ns= namespaces/a/ ",
+            ),
+            (
+                Method::GET,
+                "/api/v1/watch/namespaces/a",
+                "watch /v1 ns= namespaces/a/ ",
+            ),
+            (
+                Method::GET,
+                "/api/v1/namespaces/a/namespaces/a",
                 "get /v1 ns=a namespaces/a/ ",
             ),
             (
                 Method::PUT,
                 "/api/v1/namespaces/a/finalize",
-                "update /v1 ns=a namespaces/a/finalize ",
+                "update /v1 ns= namespaces/a/finalize ",
             ),
             (
                 Method::GET,
@@ -256,6 +278,24 @@ mod tests {
             (Method::POST, "/version", "post /version"),
         ] {
             assert_eq!(summary(&method, url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_authorized_in_itself() {
+        for (url, expected) in [
+            ("/api/v1/namespaces/a", "a"),
+            ("/api/v1/namespaces/a/status", "a"),
+            ("/api/v1/watch/namespaces/a", "a"),
+            ("/api/v1/namespaces/a/pods/b", "a"),
+            ("/api/v1/namespaces", ""),
+            ("/api/v1/nodes/a", ""),
+        ] {
+            let info = info(&Method::GET, url);
+            let Attributes::Resource { namespace, .. } = info.attributes() else {
+                panic!("{url} is the path of a resource");
+            };
+            assert_eq!(namespace, expected, "{url}");
         }
     }
 

@@ -47,6 +47,28 @@ fn objects_and_lists_are_read_as_of_a_revision() {
 }
 
 #[test]
+fn namespaces_are_read_as_of_a_revision() {
+    let fixture = Fixture::new(ClockMode::System);
+    let path = "/api/v1/namespaces/default";
+    let before = version(&fixture.send("GET", path, "").1);
+    let label = r#"{"metadata":{"labels":{"team":"a"}}}"#;
+    let after = version(&fixture.send("PATCH", path, label).1);
+    for (revision, label) in [(before, json!(null)), (after, json!("a"))] {
+        let field = format!("Revstore-At-Revision: {revision}\r\n");
+        let (status, read) = fixture.get_with(path, &field);
+        assert_eq!((status, &read["metadata"]["labels"]["team"]), (200, &label));
+    }
+    let rule = json!({"resource": "namespaces", "namespace": "default", "stale": true});
+    fixture.ok("FaultAdd", &rule);
+    fixture.send("PATCH", path, r#"{"metadata":{"labels":{"team":"b"}}}"#);
+    let (status, read) = fixture.send("GET", path, "");
+    assert_eq!(
+        (status, &read["metadata"]["labels"]["team"]),
+        (200, &json!("a"))
+    );
+}
+
+#[test]
 fn the_past_needs_the_authorization_of_the_present() {
     let fixture = Fixture::with(ClockMode::System, |builder| {
         builder
