@@ -1,5 +1,6 @@
 //! Whether a user may make a request.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use revstore_watch_cache::RequestError;
@@ -9,23 +10,53 @@ use crate::auth::User;
 use crate::auth::rbac::{Decision, Rbac, Rule};
 use crate::auth::user::MASTERS;
 
-/// Which requests are allowed (`--authorization-mode`).
+/// One of the authorizers that are asked in turn whether a request is allowed (`--authorization-mode`). The first that
+/// allows it decides; a request that none allows is refused. All requests of the group `system:masters` are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthorizationMode {
-    /// All of them.
+    /// Allows all requests.
     #[default]
     AlwaysAllow,
-    /// Those of the group `system:masters`, and those that roles in the store allow, by bindings to the user or to one
-    /// of the groups.
+    /// Allows none.
+    AlwaysDeny,
+    /// Allows those that roles in the store allow, by bindings to the user or to one of the groups.
     Rbac,
+    /// Has no opinion here: there is no graph of the pods of nodes, which the authorizer of kube-apiserver has.
+    Node,
+}
+
+impl AuthorizationMode {
+    /// The modes with their names.
+    const NAMES: [(&str, Self); 4] = [
+        ("AlwaysAllow", Self::AlwaysAllow),
+        ("AlwaysDeny", Self::AlwaysDeny),
+        ("RBAC", Self::Rbac),
+        ("Node", Self::Node),
+    ];
+}
+
+impl FromStr for AuthorizationMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut names = Self::NAMES.iter();
+        match (names.find(|(name, _)| *name == text), text) {
+            (Some((_, mode)), _) => Ok(*mode),
+            (None, "ABAC" | "Webhook") => Err(format!("the mode {text} is not supported")),
+            (None, _) => Err(format!("authorization-mode {text:?} is not a valid mode")),
+        }
+    }
 }
 
 /// Decides whether requests are allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Authorizer {
-    pub(crate) mode: AuthorizationMode,
+    modes: Vec<AuthorizationMode>,
     pub(crate) rbac: Arc<Rbac>,
 }
+
+/// The reason of the mode `AlwaysDeny`.
+const DENIED: &str = "Everything is forbidden.";
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +92,22 @@ impl<'a> Attributes<'a> {
 }
 
 impl Authorizer {
+    /// Returns an authorizer without roles.
+    pub(crate) fn new(modes: Vec<AuthorizationMode>) -> Self {
+        Self {
+            modes,
+            rbac: Arc::default(),
+        }
+    }
+
+    /// Returns whether roles and bindings count.
+    pub(crate) fn has_roles(&self) -> bool {
+        self.has(AuthorizationMode::Rbac) && !self.has(AuthorizationMode::AlwaysAllow)
+    }
+
     /// Returns whether a user may make a request.
     pub(crate) fn allows(&self, user: &User, attributes: Attributes<'_>) -> bool {
-        self.allows_all(user) || self.rbac.check(user, attributes).is_ok()
+        self.allows_all(user) || self.by_roles(user, attributes).is_ok()
     }
 
     /// Returns whether a user may make a request, and why.
@@ -74,7 +118,20 @@ impl Authorizer {
                 reason: String::new(),
             };
         }
-        self.rbac.decide(user, attributes)
+        if !self.has_roles() {
+            return Decision {
+                allowed: false,
+                reason: self.refusal(""),
+            };
+        }
+        let decision = self.rbac.decide(user, attributes);
+        if decision.allowed {
+            return decision;
+        }
+        Decision {
+            reason: self.refusal(&decision.reason),
+            ..decision
+        }
     }
 
     /// Returns the rules of a user in a namespace, and the errors of roles that do not exist.
@@ -82,12 +139,40 @@ impl Authorizer {
         if self.allows_all(user) {
             return (Rule::everything().into(), Vec::new());
         }
+        if !self.has_roles() {
+            return (Vec::new(), Vec::new());
+        }
         self.rbac.rules(user, namespace)
+    }
+
+    fn has(&self, mode: AuthorizationMode) -> bool {
+        self.modes.contains(&mode)
     }
 
     /// Returns whether a user may make all requests.
     fn allows_all(&self, user: &User) -> bool {
-        self.mode == AuthorizationMode::AlwaysAllow || user.is_in(MASTERS)
+        self.has(AuthorizationMode::AlwaysAllow) || user.is_in(MASTERS)
+    }
+
+    /// Returns whether the roles of a user allow a request.
+    ///
+    /// # Errors
+    /// Why they do not.
+    fn by_roles(&self, user: &User, attributes: Attributes<'_>) -> Result<(), String> {
+        if !self.has_roles() {
+            return Err(String::new());
+        }
+        self.rbac.check(user, attributes)
+    }
+
+    /// Returns the reasons of all modes that do not allow a request, in their order.
+    fn refusal(&self, by_roles: &str) -> String {
+        let reasons = self.modes.iter().filter_map(|mode| match mode {
+            AuthorizationMode::AlwaysDeny => Some(DENIED),
+            AuthorizationMode::Rbac => Some(by_roles).filter(|reason| !reason.is_empty()),
+            AuthorizationMode::AlwaysAllow | AuthorizationMode::Node => None,
+        });
+        reasons.collect::<Vec<_>>().join("\n")
     }
 
     /// Checks that a user may make a request.
@@ -103,10 +188,10 @@ impl Authorizer {
             return Ok(());
         }
         // Once: a role that changes meanwhile must not give an error with the reason of an answer that allows.
-        let Err(reason) = self.rbac.check(user, attributes) else {
+        let Err(reason) = self.by_roles(user, attributes) else {
             return Ok(());
         };
-        Err(Self::forbidden(user, attributes, &reason))
+        Err(Self::forbidden(user, attributes, &self.refusal(&reason)))
     }
 
     /// Returns the error of a request that a user may not make, with a reason if it is not empty.
@@ -146,6 +231,46 @@ impl Authorizer {
                 );
                 Status::forbidden(&ResourceName::new(group, resource), name, &detail).into()
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_mode_that_allows_decides() {
+        use AuthorizationMode::{AlwaysAllow, AlwaysDeny, Node, Rbac};
+        let attributes = Attributes::Path {
+            verb: "get",
+            path: "/nothing",
+        };
+        let (user, master) = (User::new("ann", ["devs"]), User::new("root", [MASTERS]));
+        for (modes, allowed, reason) in [
+            (vec![AlwaysAllow], true, ""),
+            (vec![AlwaysDeny], false, DENIED),
+            (vec![Rbac], false, ""),
+            (vec![Node], false, ""),
+            (vec![Node, Rbac], false, ""),
+            (vec![AlwaysDeny, AlwaysAllow], true, ""),
+            (vec![AlwaysAllow, Rbac], true, ""),
+            (vec![Rbac, AlwaysDeny], false, DENIED),
+        ] {
+            let authorizer = Authorizer::new(modes.clone());
+            let decision = authorizer.decide(&user, attributes);
+            assert_eq!(
+                (decision.allowed, decision.reason.as_str()),
+                (allowed, reason),
+                "{modes:?}"
+            );
+            let checked = authorizer.check(&user, attributes);
+            assert_eq!(checked.is_ok(), allowed, "{modes:?}");
+            assert_eq!(authorizer.allows(&user, attributes), allowed, "{modes:?}");
+            if let Err(error) = checked {
+                assert!(error.status().message.ends_with(reason), "{modes:?}");
+            }
+            assert!(authorizer.allows(&master, attributes), "{modes:?}");
         }
     }
 }

@@ -82,9 +82,10 @@ revstore_host::flags! {
             "Whether requests without credentials are those of the user system:anonymous, instead of being refused.";
         TOKEN_AUTH_FILE: Option<PathBuf> = "token-auth-file", "",
             "A file with lines 'token,user,uid,\"group1,group2\"'.";
-        AUTHORIZATION_MODE: String = "authorization-mode", "AlwaysAllow",
-            "Which requests are allowed: 'AlwaysAllow', or 'RBAC'.",
-            suggestions: &["AlwaysAllow", "RBAC"];
+        AUTHORIZATION_MODE: Vec<String> = "authorization-mode", "AlwaysAllow",
+            "Who is asked in turn whether a request is allowed, comma-separated: 'AlwaysAllow', 'AlwaysDeny', 'RBAC', and \
+             'Node', which allows nothing here.",
+            suggestions: &["AlwaysAllow", "AlwaysDeny", "RBAC", "Node"];
     }
 
     "Admission" {

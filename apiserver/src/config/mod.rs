@@ -86,8 +86,8 @@ pub struct Config {
     pub token_auth_file: Option<PathBuf>,
     /// The keys, issuers and audiences of the tokens of service accounts.
     pub service_accounts: ServiceAccountOptions,
-    /// Which requests are allowed.
-    pub authorization_mode: AuthorizationMode,
+    /// Which authorizers say that a request is allowed, in the order in which they are asked.
+    pub authorization_modes: Vec<AuthorizationMode>,
     /// Which admission plugins are on.
     pub admission_plugins: PluginNames,
     /// For how long pods stay on nodes with a problem.
@@ -217,7 +217,19 @@ impl Config {
             }
         };
         let service_ranges = service_ranges(values)?;
-        let seconds = values.get(&flags::MIN_REQUEST_TIMEOUT);
+        let seconds = not_negative(
+            "min-request-timeout",
+            values.get(&flags::MIN_REQUEST_TIMEOUT),
+        )?;
+        for (name, time) in [
+            ("request-timeout", values.get(&flags::REQUEST_TIMEOUT)),
+            (
+                "shutdown-delay-duration",
+                values.get(&flags::SHUTDOWN_DELAY_DURATION),
+            ),
+        ] {
+            not_negative(name, time.0)?;
+        }
         let inflight = |name: &str, number: i64| {
             u32::try_from(number).map_err(|_| {
                 ConfigError::new(format!("--{name}={number}: must be from 0 to {}", u32::MAX))
@@ -248,7 +260,7 @@ impl Config {
             anonymous_auth: values.get(&flags::ANONYMOUS_AUTH),
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
             service_accounts: service_accounts::options(values)?,
-            authorization_mode: authorization_mode(values)?,
+            authorization_modes: authorization_modes(values)?,
             admission_plugins: admission_plugins(values)?,
             toleration_seconds: TolerationSeconds {
                 not_ready: values.get(&flags::DEFAULT_NOT_READY_TOLERATION_SECONDS),
@@ -263,9 +275,7 @@ impl Config {
             event_ttl: event_ttl(values)?,
             load: values.get(&flags::LOAD),
             controllers: controllers(values)?.unwrap_or(Controllers::all()),
-            min_request_timeout: Duration::from_secs(
-                u64::try_from(seconds).unwrap_or_default().max(1),
-            ),
+            min_request_timeout: Duration::from_secs(seconds.max(1)),
             request_timeout: values
                 .get(&flags::REQUEST_TIMEOUT)
                 .positive()
@@ -306,6 +316,12 @@ impl Config {
     }
 }
 
+/// Checks the number of a flag.
+fn not_negative(name: &str, number: i64) -> Result<u64, ConfigError> {
+    u64::try_from(number)
+        .map_err(|_| ConfigError::new(format!("--{name} can not be negative value")))
+}
+
 fn controllers(values: &mut Values) -> Result<Option<Controllers>, ConfigError> {
     let text = values.get(&flags::CONTROLLERS);
     if text.is_empty() {
@@ -315,16 +331,32 @@ fn controllers(values: &mut Values) -> Result<Option<Controllers>, ConfigError> 
     parsed.map_err(|error| ConfigError::new(format!("--controllers={text}: {error}")))
 }
 
-fn authorization_mode(values: &mut Values) -> Result<AuthorizationMode, ConfigError> {
-    let mode = values.get(&flags::AUTHORIZATION_MODE);
-    match mode.split(',').map(str::trim).next_back() {
-        Some("RBAC") => Ok(AuthorizationMode::Rbac),
-        Some("AlwaysAllow") => Ok(AuthorizationMode::AlwaysAllow),
-        _ => {
-            let message = format!("--authorization-mode={mode}: must be 'AlwaysAllow' or 'RBAC'");
-            Err(ConfigError::new(message))
+fn authorization_modes(values: &mut Values) -> Result<Vec<AuthorizationMode>, ConfigError> {
+    let texts = values.get(&flags::AUTHORIZATION_MODE);
+    let fail = |message: String| {
+        let texts = texts.join(",");
+        ConfigError::new(format!("--authorization-mode={texts}: {message}"))
+    };
+    let mut modes = Vec::new();
+    for text in &texts {
+        let mode = text.trim().parse().map_err(fail)?;
+        if modes.contains(&mode) {
+            return Err(fail(format!(
+                "the mode {} is given more than once",
+                text.trim()
+            )));
         }
+        modes.push(mode);
     }
+    if modes.is_empty() {
+        return Err(fail("at least one mode must be given".to_owned()));
+    }
+    if modes.contains(&AuthorizationMode::Node) {
+        values.warn(
+            "the mode Node of --authorization-mode allows nothing: this server has no authorizer of nodes",
+        );
+    }
+    Ok(modes)
 }
 
 fn admission_plugins(values: &mut Values) -> Result<PluginNames, ConfigError> {
@@ -427,6 +459,50 @@ mod tests {
             (none, all)
         );
         assert_eq!(chosen(parse, "deployment-controller"), None);
+    }
+
+    fn parsed(flag: &str) -> Result<(Config, Vec<String>), String> {
+        match parse([flag.into()], []) {
+            Ok(Invocation::Serve { config, warnings }) => Ok((*config, warnings)),
+            Ok(_) => panic!("it does not serve"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn modes_of_authorization_are_a_list() {
+        use AuthorizationMode::{AlwaysAllow, AlwaysDeny, Node, Rbac};
+        for (flag, modes, warnings) in [
+            ("RBAC", vec![Rbac], 0),
+            ("AlwaysAllow,RBAC", vec![AlwaysAllow, Rbac], 0),
+            ("AlwaysDeny", vec![AlwaysDeny], 0),
+            ("RBAC,Node", vec![Rbac, Node], 1),
+        ] {
+            let (config, given) = parsed(&format!("--authorization-mode={flag}")).unwrap();
+            assert_eq!(
+                (config.authorization_modes, given.len()),
+                (modes, warnings),
+                "{flag}"
+            );
+        }
+        for flag in ["", "Nope", "RBAC,Nope", "rbac", "RBAC,RBAC", "Webhook"] {
+            assert!(
+                parsed(&format!("--authorization-mode={flag}")).is_err(),
+                "{flag}"
+            );
+        }
+    }
+
+    #[test]
+    fn negative_times_are_refused() {
+        for (name, value) in [
+            ("request-timeout", "-5s"),
+            ("min-request-timeout", "-5"),
+            ("shutdown-delay-duration", "-1ns"),
+        ] {
+            let error = parsed(&format!("--{name}={value}")).unwrap_err();
+            assert_eq!(error, format!("--{name} can not be negative value"));
+        }
     }
 
     #[test]

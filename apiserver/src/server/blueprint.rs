@@ -86,10 +86,7 @@ impl Blueprint {
         crate::catalog::add_builtin(&catalog, &storage)?;
         // Begun now, the feeder loads all resources at once.
         let feeder = preparation::run_feeder(feeder, &storage, &self.runtime);
-        let authorizer = Authorizer {
-            mode: config.authorization_mode,
-            rbac: Arc::default(),
-        };
+        let authorizer = Authorizer::new(config.authorization_modes.clone());
         let resolver = Resolver::new(config.webhook_routes.clone(), &catalog);
         let front = Arc::new(Front {
             authenticator: Authenticator {

@@ -146,7 +146,7 @@ enum Serving {
 /// | [`engine`](Self::engine) | a new, empty store |
 /// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
 /// | [`http`](Self::http), [`https`](Self::https) | free ports of the loopback interface |
-/// | [`authorization_mode`](Self::authorization_mode) | all requests are allowed |
+/// | [`authorization_mode`](Self::authorization_mode), [`authorization_modes`](Self::authorization_modes) | all requests are allowed |
 /// | [`admission_plugins`](Self::admission_plugins) | those of kube-apiserver without `ServiceAccount` |
 /// | [`toleration_seconds`](Self::toleration_seconds) | 300 for both |
 /// | [`service_accounts`](Self::service_accounts) | a new key, one issuer |

@@ -28,8 +28,26 @@ impl ApiServerBuilder {
 
     /// Sets which requests are allowed. Requests without a token over plain HTTP are those of an administrator in
     /// each mode.
-    pub fn authorization_mode(mut self, mode: AuthorizationMode) -> Self {
-        self.config.authorization_mode = mode;
+    pub fn authorization_mode(self, mode: AuthorizationMode) -> Self {
+        self.authorization_modes([mode])
+    }
+
+    /// Sets several authorizers, which are asked in their order until one allows the request. Without one no request is
+    /// allowed but those of administrators.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// use revstore_apiserver::auth::AuthorizationMode;
+    /// let modes = [AuthorizationMode::Node, AuthorizationMode::Rbac];
+    /// let server = ApiServer::builder().authorization_modes(modes).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), revstore_apiserver::StartError>(())
+    /// ```
+    pub fn authorization_modes(
+        mut self,
+        modes: impl IntoIterator<Item = AuthorizationMode>,
+    ) -> Self {
+        self.config.authorization_modes = modes.into_iter().collect();
         self
     }
 

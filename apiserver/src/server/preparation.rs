@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use super::StartError;
-use crate::auth::{AuthorizationMode, Follower, create_bootstrap_policy};
+use crate::auth::{Follower, create_bootstrap_policy};
 use crate::catalog::serve_definitions;
 use crate::http::Front;
 use crate::load::{self, Manifests};
@@ -112,11 +112,9 @@ async fn prepare(front: &Front, port: u16) -> Result<Vec<Follower>, StartError> 
 async fn attempt(front: &Front, port: u16) -> Result<Vec<Follower>, RequestError> {
     front.catalog.wait_until_ready().await?;
     crate::bootstrap::create(&front.catalog, &front.storage, port).await?;
-    match front.authorizer.mode {
-        AuthorizationMode::AlwaysAllow => Ok(Vec::new()),
-        AuthorizationMode::Rbac => {
-            create_bootstrap_policy(&front.catalog, &front.now()).await?;
-            Follower::load_all(&front.catalog, &front.authorizer.rbac).await
-        }
+    if !front.authorizer.has_roles() {
+        return Ok(Vec::new());
     }
+    create_bootstrap_policy(&front.catalog, &front.now()).await?;
+    Follower::load_all(&front.catalog, &front.authorizer.rbac).await
 }
