@@ -384,7 +384,6 @@ CONFIGURATIONS = [
 
 # Answers that are others than those of kube-apiserver, with the reason.
 DIFFERENT = {
-    **dict.fromkeys(["pods 8"], "a proxy to no node"),
     **dict.fromkeys(["policy-equivalent 6"], "events of another group have two more fields, which are empty"),
     **dict.fromkeys(["deny-3 0"], "reasons are those of Kubernetes"),
     **dict.fromkeys(["patch-27 0", "patch-28 0"], "an object is not created as one that is deleted"),

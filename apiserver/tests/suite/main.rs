@@ -11,6 +11,7 @@ mod flags;
 mod history;
 mod managed_fields;
 mod metrics;
+mod paths;
 mod pod_plugins;
 mod pod_security;
 mod policies;

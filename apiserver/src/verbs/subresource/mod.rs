@@ -1,7 +1,9 @@
 //! Subresources.
 
 mod eviction;
+mod log_options;
 pub(super) mod pod;
+mod proxied;
 mod service_account;
 
 use http::StatusCode;

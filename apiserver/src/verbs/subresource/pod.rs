@@ -1,5 +1,7 @@
 //! The subresources of pods that are not parts of them, and those of nodes and services that need a kubelet.
 
+use std::net::IpAddr;
+
 use http::StatusCode;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
@@ -16,7 +18,10 @@ use crate::http::{Answer, CREATED, Exchange, Form, Front, Target, status_value};
 use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::offer;
 use crate::verbs::read::{decoded, reference};
-use crate::verbs::subresource::{check_name, clear_system_fields, current, name_of, set_namespace};
+use crate::verbs::subresource::proxied::Proxied;
+use crate::verbs::subresource::{
+    check_name, clear_system_fields, current, log_options, name_of, set_namespace,
+};
 
 /// Answers a `Binding`, which gives a pod its node.
 pub(crate) async fn bind(
@@ -124,6 +129,7 @@ pub(crate) async fn log(
     stored: &Stored,
     target: &Target,
 ) -> Result<Answer, RequestError> {
+    log_options::check(&exchange.query, &target.name)?;
     let options = GetOptions::default();
     let found = stored
         .cache
@@ -171,19 +177,87 @@ pub(crate) async fn connect(
     let mut options = connect_options(exchange, resource, target);
     let admitted = admission.admit_unstored(Operation::Connect, &mut options);
     admitted.await?;
+    if target.subresource == "proxy" {
+        return Err(proxy(exchange, resource, stored, target).await?);
+    }
     let object = current(exchange, resource, stored, target).await?;
     match (resource.names.plural.as_str(), node_of(&object)) {
         ("pods", None) => Err(RequestError::BadRequest(format!(
             "pod {} does not have a host assigned",
             target.name
         ))),
-        ("pods", Some(node)) => Err(no_kubelet(node)),
-        ("services", _) => {
-            let message = format!("no endpoints available for service \"{}\"", target.name);
-            Err(Status::service_unavailable(message).into())
-        }
+        (_, Some(node)) => Err(no_kubelet(node)),
         _ => Err(no_kubelet(&target.name)),
     }
+}
+
+/// Returns why a request cannot be proxied to a pod, a service or a node.
+///
+/// # Errors
+/// The object does not exist.
+async fn proxy(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+) -> Result<RequestError, RequestError> {
+    let Some(Proxied { name, port }) = Proxied::parse(&target.name) else {
+        let singular = &resource.names.singular;
+        let message = format!("invalid {singular} request {:?}", target.name);
+        return Err(RequestError::BadRequest(message));
+    };
+    let named = Target {
+        name: name.to_owned(),
+        ..target.clone()
+    };
+    let object = current(exchange, resource, stored, &named).await?;
+    Ok(match resource.names.plural.as_str() {
+        "pods" if !has_reachable_address(&object) => {
+            RequestError::BadRequest("address not allowed".to_owned())
+        }
+        "pods" => no_kubelet(node_of(&object).unwrap_or_default()),
+        "services" => {
+            let message = match port.parse::<i64>() {
+                Ok(port) if !has_port(&object, port) => {
+                    format!("no service port {port} found for service \"{name}\"")
+                }
+                _ => format!("no endpoints available for service \"{name}\""),
+            };
+            Status::service_unavailable(message).into()
+        }
+        _ => no_kubelet(name),
+    })
+}
+
+/// Returns whether a pod has an address to which kube-apiserver proxies requests.
+fn has_reachable_address(pod: &JsonObject) -> bool {
+    let status = pod.get("status");
+    let address = status.and_then(|status| status["podIP"].as_str());
+    let address = address.and_then(|address| address.parse::<IpAddr>().ok());
+    address.is_some_and(|address| match address {
+        IpAddr::V4(address) => {
+            !(address.is_loopback()
+                || address.is_link_local()
+                || address.is_multicast()
+                || address.is_unspecified()
+                || address.is_broadcast())
+        }
+        IpAddr::V6(address) => {
+            !(address.is_loopback()
+                || address.is_unicast_link_local()
+                || address.is_multicast()
+                || address.is_unspecified())
+        }
+    })
+}
+
+/// Returns whether a service has a port with a number.
+fn has_port(service: &JsonObject, number: i64) -> bool {
+    let ports = service
+        .get("spec")
+        .and_then(|spec| spec["ports"].as_array());
+    let mut ports = ports.into_iter().flatten();
+    ports.any(|port| port["port"] == number)
 }
 
 /// Returns the options of a connection, which are what plugins see of it.
