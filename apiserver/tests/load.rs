@@ -101,6 +101,10 @@ fn a_request_beyond_the_limit_is_refused_with_the_text_of_upstream() -> TestResu
     );
     let text = "\r\n\r\nToo many requests, please try again later.\n";
     assert!(refused.ends_with(text), "{refused}");
+    let metrics = send(&server, "GET /metrics", "", "");
+    let counted = "apiserver_request_total{code=\"429\",component=\"apiserver\",dry_run=\"\",group=\"\",\
+        resource=\"configmaps\",scope=\"resource\",subresource=\"\",system_client=\"\",verb=\"POST\",version=\"v1\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
     // Neither reads, nor health checks, nor administrators wait.
     for (first, fields, body) in [
         (&*format!("GET {CONFIG_MAPS}"), user, ""),

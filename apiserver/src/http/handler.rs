@@ -20,12 +20,14 @@ use crate::admission::Chain;
 use crate::auth::{
     Attributes, Authenticated, Authenticator, Authorizer, Client, Credentials, Impersonation, User,
 };
-use crate::catalog::{Catalog, Origin};
+use crate::catalog::{Catalog, Origin, Resource};
 use crate::control::RequestControl;
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self};
 use crate::http::reader::{self, Until};
-use crate::http::{Accepted, Answer, Body, Exchange, Limits, RequestInfo, gzip, paths, websocket};
+use crate::http::{
+    Accepted, Answer, Body, Exchange, Limits, RequestInfo, Target, gzip, paths, websocket,
+};
 use crate::metrics::{Requests, WebhookMetrics};
 use crate::openapi::Documents;
 use crate::quota::Grants;
@@ -138,10 +140,9 @@ impl Front {
                 if let Some(work) = limits::work(self, &exchange) {
                     is_initial_watch = work.is_initial_watch;
                     let Ok(entered) = self.limits.enter(work).await else {
-                        let answer = Answer::too_many_requests();
-                        let labels = exchange.labels();
-                        drop(self.requests.answer(&labels, answer.status, started));
-                        return answer;
+                        exchange.is_known = self.is_known(&exchange.info);
+                        self.requests.dropped(&exchange.labels());
+                        return Answer::too_many_requests();
                     };
                     seats = entered;
                 }
@@ -279,6 +280,15 @@ impl Front {
         })
     }
 
+    /// Returns whether a request is for a resource that exists.
+    fn is_known(&self, info: &RequestInfo) -> bool {
+        info.target.as_ref().is_some_and(|target| {
+            let (group, version) = (&target.group, &target.version);
+            let found = self.catalog.find(group, version, &target.resource);
+            found.is_ok_and(|resource| has_subresource(&resource, target))
+        })
+    }
+
     /// Returns the time after which a watch ends that does not say it.
     pub(crate) fn watch_timeout(&self) -> Duration {
         self.min_request_timeout.mul_f64(1.0 + (self.random.0)())
@@ -333,11 +343,14 @@ impl Front {
                 Err(error)
             };
         }
-        let mut subresources = resource.subresources.iter();
-        exchange.is_known = target.subresource.is_empty()
-            || subresources.any(|(known, _)| *known == target.subresource);
+        exchange.is_known = has_subresource(&resource, &target);
         verbs::answer(self, exchange, &resource, &target, body).await
     }
+}
+
+/// Returns whether a target is an object itself, or a subresource that exists.
+fn has_subresource(resource: &Resource, target: &Target) -> bool {
+    target.subresource.is_empty() || resource.subresource(&target.subresource).is_some()
 }
 
 /// Returns whether a path has a percent sign that begins no escape sequence.

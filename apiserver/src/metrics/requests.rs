@@ -332,6 +332,21 @@ impl Requests {
         }
     }
 
+    /// Counts a request that was refused because of too many others. Its path is no label.
+    pub(crate) fn dropped(&self, labels: &Labels<'_>) {
+        let is_resource = !labels.resource.is_empty();
+        let labels = self.bounded(&Labels {
+            component: "apiserver",
+            subresource: if is_resource { labels.subresource } else { "" },
+            ..*labels
+        });
+        let code = StatusCode::TOO_MANY_REQUESTS;
+        let values: [_; 10] = labels.values_and([code.as_str(), labels.dry_run, ""]);
+        if let Ok(total) = self.total.get_metric_with_label_values(&values) {
+            total.inc();
+        }
+    }
+
     /// Counts a request that has run into its time limit.
     pub(crate) fn terminated(&self, labels: &Labels<'_>, status: StatusCode) {
         let labels = self.bounded(labels);
