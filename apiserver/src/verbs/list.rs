@@ -44,7 +44,7 @@ pub(crate) async fn list(
     let cache = stored.cache.clone();
     let id = form_id(
         resource.version,
-        accepted.form,
+        accepted.into(),
         include(exchange, accepted.form)?,
     );
     let objects = cache.object_count();
@@ -85,7 +85,7 @@ fn protobuf_type(resource: &Resource, accepted: Accepted) -> Option<&'static kin
     let names = &resource.names;
     match accepted.form {
         Form::Whole => kinds::kind(&names.group, &names.version, &names.list_kind),
-        Form::MetadataList => kinds::kind("meta.k8s.io", "v1", "PartialObjectMetadataList"),
+        Form::MetadataList => kinds::type_named("meta.v1.PartialObjectMetadataList"),
         _ => None,
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn get(
         return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
     };
     let object = resource.converted_object(object).await?;
-    let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
+    let bytes = in_form(exchange, resource, stored, accepted, &object)?;
     answer_json(StatusCode::OK, accepted, bytes)
 }
 
@@ -63,10 +63,10 @@ fn in_form(
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
-    form: Form,
+    accepted: Accepted,
     object: &Object,
 ) -> Result<Vec<u8>, RequestError> {
-    if form == Form::MetadataList {
+    if accepted.form == Form::MetadataList {
         return Err(match resource.origin {
             Origin::Custom => Status::unclassified("content is not a list").into(),
             Origin::Builtin => {
@@ -78,7 +78,8 @@ fn in_form(
             }
         });
     }
-    let id = form_id(resource.version, form, include(exchange, form)?);
+    let included = include(exchange, accepted.form)?;
+    let id = form_id(resource.version, accepted.into(), included);
     let encoder = stored.cache.encoder(id);
     let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
     Ok(encoder.object(object).to_vec())
@@ -138,7 +139,7 @@ pub(crate) fn shown(
     let value =
         serde_json::to_vec(&object).map_err(|error| RequestError::Internal(error.to_string()))?;
     let object = Object::from_parts(&reference, revision, value, &kind);
-    let bytes = in_form(exchange, resource, stored, accepted.form, &object)?;
+    let bytes = in_form(exchange, resource, stored, accepted, &object)?;
     answer_json(status, accepted, bytes)
 }
 

@@ -67,12 +67,12 @@ pub(crate) async fn watch(
     };
     let id = match (
         accepted.media,
-        protobuf_form_id(resource.version, accepted.form),
+        protobuf_form_id(resource.version, accepted.into()),
     ) {
         (Media::Protobuf, Some(id)) => id,
         _ => form_id(
             resource.version,
-            accepted.form,
+            accepted.into(),
             include(exchange, accepted.form)?,
         ),
     };

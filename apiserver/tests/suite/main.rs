@@ -6,8 +6,10 @@ mod builtin_subresources;
 #[path = "../client/mod.rs"]
 mod client;
 mod evictions;
+mod documents;
 mod field_selectors;
 mod flags;
+mod forms;
 mod history;
 mod managed_fields;
 mod metrics;

@@ -113,7 +113,7 @@ pub fn kind(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
             (group, version) == ("", "v1")
         }
         "PartialObjectMetadata" | "PartialObjectMetadataList" => {
-            (group, version) == ("meta.k8s.io", "v1")
+            group == "meta.k8s.io" && ["v1", "v1beta1"].contains(&version)
         }
         _ => false,
     };

@@ -13,8 +13,8 @@ pub(crate) mod sharing;
 
 pub use encoder::{Encoder, ListChunks};
 pub use form::{
-    ControlEvent, Form, FormId, IncludeObject, JsonForm, ListHead, MetadataForm, TableColumn,
-    TableForm, TableRow,
+    ControlEvent, Form, FormId, IncludeObject, JsonForm, ListHead, MetaVersion, MetadataForm,
+    TableColumn, TableForm, TableRow,
 };
 pub use json::JsonKind;
 pub use kind::{Attributes, DecodeError, Kind, ResourceVersionSpan};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use pollster::block_on;
 use revstore_watch_cache::encode::{
-    ControlEvent, Encoder, Form, FormId, IncludeObject, JsonForm, ListHead, MetadataForm,
-    TableColumn, TableForm,
+    ControlEvent, Encoder, Form, FormId, IncludeObject, JsonForm, ListHead, MetaVersion,
+    MetadataForm, TableColumn, TableForm,
 };
 use revstore_watch_cache::{
     CacheWatcher, EventType, GetOptions, ListOptions, Object, ResourceCache, Scope, WatchOptions,
@@ -487,4 +487,24 @@ fn wc_402_each_version_of_a_resource_has_a_form() {
         assert_eq!(frames[0]["object"], widget);
         assert_eq!(frames[1]["object"]["apiVersion"], version);
     }
+}
+
+#[test]
+fn metadata_and_tables_have_the_version_that_they_are_asked_for() {
+    let (fixture, _) = fixture();
+    fixture.put("ns/a", pod("ns/a", "web", "n1"));
+    fixture.wait_until_fresh();
+    let (beta, version) = (MetaVersion::V1Beta1, "meta.k8s.io/v1beta1");
+    let metadata = MetadataForm::of(whole()).version(beta);
+    fixture.pods.set_form(METADATA, Arc::new(metadata));
+    let table = Arc::new(table("Node").version(beta));
+    fixture.pods.set_form(TABLE, table);
+    let options = ListOptions::default();
+    let list = list_of(&fixture.pods, METADATA, &options);
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    assert_eq!(list["apiVersion"], version);
+    assert_eq!(list["items"][0]["apiVersion"], version);
+    let table = list_of(&fixture.pods, TABLE, &options);
+    assert_eq!(table["apiVersion"], version);
+    assert_eq!(table["rows"][0]["object"]["apiVersion"], version);
 }

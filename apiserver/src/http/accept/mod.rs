@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, USER_AGENT};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
+use revstore_watch_cache::encode::MetaVersion;
 use revstore_watch_cache::status::{Reason, Status, StatusDetails};
 
 /// The names of the media types, in the order in which errors list them.
@@ -63,6 +64,8 @@ pub(crate) enum Form {
 pub(crate) struct Accepted {
     pub(crate) media: Media,
     pub(crate) form: Form,
+    /// The version of metadata and tables.
+    pub(crate) meta_version: MetaVersion,
     /// Whether JSON is indented for people.
     pub(crate) pretty: bool,
 }
@@ -182,6 +185,7 @@ impl Accepted {
                 return Ok(Self {
                     media,
                     form,
+                    meta_version: clause.meta_version(),
                     pretty: pretty && media == Media::Json,
                 });
             }
@@ -316,6 +320,14 @@ impl<'a> Clause<'a> {
                 Some(Form::AggregatedDiscovery)
             }
             _ => None,
+        }
+    }
+
+    /// Returns the version of the metadata or the table that the parameters ask for.
+    fn meta_version(&self) -> MetaVersion {
+        match (self.parameter("g"), self.parameter("v")) {
+            ("meta.k8s.io", "v1beta1") => MetaVersion::V1Beta1,
+            _ => MetaVersion::V1,
         }
     }
 }

@@ -15,8 +15,25 @@ use crate::encode::form::json::{
 use crate::encode::form::{ControlEvent, Form, ListHead};
 use crate::encode::object::Object;
 
-/// The API version of metadata and of tables.
-pub(super) const META_VERSION: &str = "meta.k8s.io/v1";
+/// The version of metadata and of tables, whose fields are the same in all versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MetaVersion {
+    /// `meta.k8s.io/v1`.
+    #[default]
+    V1,
+    /// `meta.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// Returns the `apiVersion`.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "meta.k8s.io/v1",
+            Self::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
 
 /// The metadata of objects as JSON: `PartialObjectMetadata`, and `PartialObjectMetadataList`.
 ///
@@ -42,18 +59,27 @@ pub(super) const META_VERSION: &str = "meta.k8s.io/v1";
 #[derive(Clone, Debug)]
 pub struct MetadataForm {
     whole: Arc<dyn Form>,
+    version: MetaVersion,
 }
 
 impl MetadataForm {
     /// Returns the form of the metadata of objects that `whole` writes as JSON.
     pub fn of(whole: Arc<dyn Form>) -> Self {
-        Self { whole }
+        let version = MetaVersion::default();
+        Self { whole, version }
+    }
+
+    /// Sets the version: by default `meta.k8s.io/v1`.
+    #[must_use]
+    pub fn version(mut self, version: MetaVersion) -> Self {
+        self.version = version;
+        self
     }
 }
 
 impl Form for MetadataForm {
     fn write_object(&self, object: &Object, out: &mut Vec<u8>) {
-        write_partial(&*self.whole, object, out);
+        write_partial(&*self.whole, self.version, object, out);
     }
 
     fn write_event(&self, event: EventType, object: &Object, _: bool, out: &mut Vec<u8>) {
@@ -63,14 +89,14 @@ impl Form for MetadataForm {
     fn write_control_event(&self, event: ControlEvent<'_>, _: bool, out: &mut Vec<u8>) {
         match event {
             ControlEvent::Bookmark { .. } => write_frame("BOOKMARK", out, |out| {
-                write_partial_with(out, |out| write_bookmark_metadata(event, out));
+                write_partial_with(self.version, out, |out| write_bookmark_metadata(event, out));
             }),
             ControlEvent::Error(error) => write_error(error, out),
         }
     }
 
     fn write_list_head(&self, list: &ListHead, out: &mut Vec<u8>) {
-        let members = type_members("PartialObjectMetadataList", META_VERSION);
+        let members = type_members("PartialObjectMetadataList", self.version.api_version());
         push(out, &["{", &members, ",\"metadata\":"]);
         write_list_metadata(list, out);
         push(out, &[",\"items\":["]);
@@ -81,20 +107,29 @@ impl Form for MetadataForm {
     }
 }
 
-fn write_partial_with(out: &mut Vec<u8>, write_metadata: impl FnOnce(&mut Vec<u8>)) {
-    let members = type_members("PartialObjectMetadata", META_VERSION);
+fn write_partial_with(
+    version: MetaVersion,
+    out: &mut Vec<u8>,
+    write_metadata: impl FnOnce(&mut Vec<u8>),
+) {
+    let members = type_members("PartialObjectMetadata", version.api_version());
     push(out, &["{", &members, ",\"metadata\":"]);
     write_metadata(out);
     out.push(b'}');
 }
 
 /// Writes the metadata of an object that `whole` writes as JSON.
-pub(super) fn write_partial(whole: &dyn Form, object: &Object, out: &mut Vec<u8>) {
+pub(super) fn write_partial(
+    whole: &dyn Form,
+    version: MetaVersion,
+    object: &Object,
+    out: &mut Vec<u8>,
+) {
     let mut json = Vec::with_capacity(object.value().len() + 80);
     whole.write_object(object, &mut json);
     // An object that cannot be decoded is not sent to clients.
     let metadata = metadata_of(&json).map_or("{}", RawValue::get);
-    write_partial_with(out, |out| push(out, &[metadata]));
+    write_partial_with(version, out, |out| push(out, &[metadata]));
 }
 
 /// Returns the metadata in the JSON of an object. Does not read what follows it.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use revstore_engine::Revision;
 
 pub use self::json::JsonForm;
-pub use self::metadata::MetadataForm;
+pub use self::metadata::{MetaVersion, MetadataForm};
 pub(crate) use self::set::{FormSet, RegisteredForm};
 pub use self::table::{IncludeObject, TableColumn, TableForm, TableRow};
 use crate::api::event::EventType;

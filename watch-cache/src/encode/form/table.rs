@@ -12,7 +12,7 @@ use crate::encode::form::json::{
     push, quoted, type_members, write_bookmark_metadata, write_error, write_frame,
     write_list_metadata,
 };
-use crate::encode::form::metadata::{META_VERSION, write_partial};
+use crate::encode::form::metadata::{MetaVersion, write_partial};
 use crate::encode::form::{ControlEvent, Form, ListHead};
 use crate::encode::json::JsonKind;
 use crate::encode::object::Object;
@@ -122,9 +122,9 @@ impl TableRow {
 }
 
 /// A function from an object to its row.
-type Rows = Box<dyn Fn(&Object) -> TableRow + Send + Sync>;
+type Rows = Arc<dyn Fn(&Object) -> TableRow + Send + Sync>;
 
-/// Objects as rows of a `Table` of `meta.k8s.io/v1`, as kubectl prints them.
+/// Objects as rows of a `Table` of `meta.k8s.io`, as kubectl prints them. A copy shares the columns.
 ///
 /// In a watch each event is a table with one row; only the first event has the definitions of the
 /// columns. Errors are a `Status` also there.
@@ -155,12 +155,14 @@ type Rows = Box<dyn Fn(&Object) -> TableRow + Send + Sync>;
 /// );
 /// ```
 // WC-333, WC-421.
+#[derive(Clone)]
 pub struct TableForm {
     whole: Arc<dyn Form>,
+    version: MetaVersion,
     /// The members `kind` and `apiVersion`.
     type_members: String,
     /// The definitions of the columns as JSON.
-    columns: String,
+    columns: Arc<str>,
     rows: Rows,
     include: IncludeObject,
     shared_for: Option<Duration>,
@@ -195,14 +197,24 @@ impl TableForm {
         rows: impl Fn(&Object) -> TableRow + Send + Sync + 'static,
     ) -> Self {
         let columns: Vec<_> = columns.iter().map(TableColumn::to_json).collect();
+        let version = MetaVersion::default();
         Self {
             whole,
-            type_members: type_members("Table", META_VERSION),
-            columns: format!("[{}]", columns.join(",")),
-            rows: Box::new(rows),
+            version,
+            type_members: type_members("Table", version.api_version()),
+            columns: format!("[{}]", columns.join(",")).into(),
+            rows: Arc::new(rows),
             include: IncludeObject::default(),
             shared_for: Some(SHARED_FOR),
         }
+    }
+
+    /// Sets the version: by default `meta.k8s.io/v1`.
+    #[must_use]
+    pub fn version(mut self, version: MetaVersion) -> Self {
+        self.version = version;
+        self.type_members = type_members("Table", version.api_version());
+        self
     }
 
     /// Sets what rows contain of their objects: by default their metadata.
@@ -283,7 +295,7 @@ impl Form for TableForm {
         push(out, &[",\"object\":"]);
         match self.include {
             IncludeObject::None => push(out, &["null"]),
-            IncludeObject::Metadata => write_partial(&*self.whole, object, out),
+            IncludeObject::Metadata => write_partial(&*self.whole, self.version, object, out),
             IncludeObject::Object => self.whole.write_object(object, out),
         }
         out.push(b'}');
