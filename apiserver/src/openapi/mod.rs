@@ -3,24 +3,39 @@
 mod custom;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, VARY};
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
+use http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, HeaderName, HeaderValue, LOCATION, VARY,
+};
 use revstore_kinds as kinds;
 use revstore_kinds::openapi::{self, Dialect};
 use revstore_watch_cache::RequestError;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 
 use crate::catalog::{Groups, Origin, Resource};
-use crate::http::{Answer, Exchange, Front, Media};
+use crate::http::{Accepted, Answer, Exchange, Front};
 use crate::version::{KUBERNETES_VERSION, REVSTORE_VERSION};
 
-/// The media type of documents of version 2 in protobuf, and the name by which clients ask for it, which is not a
-/// valid media type: clients refuse an answer that has it.
-const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The media types of documents of version 2: JSON, protobuf, and the name by which clients ask for protobuf, which is not
+/// a valid media type: clients refuse an answer that has it.
+const V2_TYPES: [&str; 3] = [
+    "application/json",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+];
+
+/// The media types of documents of version 3, likewise.
+const V3_TYPES: [&str; 3] = [
+    "application/json",
+    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+];
 
 /// The documents of version 2, made when a client first asks for one: JSON, then protobuf.
 static V2: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
@@ -43,7 +58,7 @@ pub(crate) async fn answer(
     match parts {
         ["openapi", "v2"] => v2(front, exchange).await,
         ["openapi", "v3"] => {
-            let accepted = crate::http::Accepted::default();
+            let accepted = Accepted::default();
             Ok(Answer::value(
                 StatusCode::OK,
                 accepted,
@@ -53,7 +68,7 @@ pub(crate) async fn answer(
         ["openapi", "v3", "apis", group, version] if is_custom(front, group) => {
             v3_custom(front, exchange, group, version).await
         }
-        ["openapi", "v3", rest @ ..] => Ok(v3(exchange, rest)),
+        ["openapi", "v3", rest @ ..] => Ok(v3(front, exchange, rest)),
         _ => Ok(Answer::page_not_found()),
     }
 }
@@ -110,7 +125,7 @@ fn is_custom(front: &Front, group: &str) -> bool {
 fn index(groups: &Groups) -> Value {
     let mut paths = Map::new();
     let mut add = |path: String, tag: String| {
-        let url = format!("/openapi/v3/{path}?hash={tag}");
+        let url = address(&path, &tag);
         paths.insert(path, json!({"serverRelativeURL": url}));
     };
     for path in versions().map(path_of).chain(["version".to_owned()]) {
@@ -153,31 +168,125 @@ async fn v3_custom(
     if resources.is_empty() {
         return Ok(Answer::page_not_found());
     }
+    let Some(encoding) = Encoding::of(exchange, &V3_TYPES) else {
+        return Ok(not_acceptable());
+    };
     let tag = tag_of_custom(&resources);
+    if let Some(answer) = redirected(exchange, &format!("apis/{group}/{version}"), encoding, &tag) {
+        return Ok(answer);
+    }
     let document = if is_known(exchange, &tag) {
         Value::Null
     } else {
         custom::v3(front, &resources, KUBERNETES_VERSION).await?
     };
-    Ok(tagged(exchange, &tag, Media::Json.content_type(), || {
-        document.to_string().into()
-    }))
+    let answer = tagged(exchange, &tag, encoding.media_type, || {
+        encoding.v3(&document)
+    });
+    Ok(kept(front, exchange, answer))
 }
 
-fn v3(exchange: &Exchange, parts: &[&str]) -> Answer {
+fn v3(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
     let path = parts.join("/");
-    let document = match parts {
-        ["version"] => Some(version_document()),
-        _ => versions()
-            .find(|version| path_of(version) == path)
-            .map(|version| openapi::v3(version, KUBERNETES_VERSION)),
-    };
-    let Some(document) = document else {
+    let version = versions().find(|version| path_of(version) == path);
+    if version.is_none() && path != "version" {
         return Answer::page_not_found();
+    }
+    let Some(encoding) = Encoding::of(exchange, &V3_TYPES) else {
+        return not_acceptable();
     };
-    tagged(exchange, &tag_of(&path), Media::Json.content_type(), || {
-        document.to_string().into()
-    })
+    let tag = tag_of(&path);
+    if let Some(answer) = redirected(exchange, &path, encoding, &tag) {
+        return answer;
+    }
+    let answer = tagged(exchange, &tag, encoding.media_type, || {
+        encoding.v3(&match version {
+            Some(version) => openapi::v3(version, KUBERNETES_VERSION),
+            None => version_document(),
+        })
+    });
+    kept(front, exchange, answer)
+}
+
+/// The encoding of a document.
+#[derive(Clone, Copy, Debug)]
+struct Encoding {
+    is_protobuf: bool,
+    media_type: &'static str,
+}
+
+impl Encoding {
+    /// Returns the first of three media types that the client accepts, as in [`V2_TYPES`].
+    fn of(exchange: &Exchange, types: &[&'static str; 3]) -> Option<Self> {
+        let chosen = Accepted::first_of(&exchange.headers, types)?;
+        let is_protobuf = chosen > 0;
+        Some(Self {
+            is_protobuf,
+            media_type: types[usize::from(is_protobuf)],
+        })
+    }
+
+    fn v3(self, document: &Value) -> Bytes {
+        if self.is_protobuf {
+            openapi::v3_protobuf(document).into()
+        } else {
+            document.to_string().into()
+        }
+    }
+}
+
+/// Returns the answer to a client that accepts no media type of a document. It has no body, as that of kube-apiserver.
+fn not_acceptable() -> Answer {
+    let mut answer = Answer::new(StatusCode::NOT_ACCEPTABLE, "", "");
+    answer
+        .headers
+        .retain(|(name, _): &(HeaderName, _)| name != CONTENT_TYPE);
+    answer.header(VARY, HeaderValue::from_static("Accept"))
+}
+
+/// Returns the address of a document of version 3 that never changes.
+fn address(path: &str, tag: &str) -> String {
+    format!("/openapi/v3/{path}?hash={tag}")
+}
+
+/// Returns the hash that a client asks for, of a document of version 3.
+fn asked_hash(exchange: &Exchange) -> Option<&str> {
+    exchange.query.first("hash").filter(|hash| !hash.is_empty())
+}
+
+/// Returns the answer to a client that asks for a document that has changed.
+fn redirected(exchange: &Exchange, path: &str, encoding: Encoding, tag: &str) -> Option<Answer> {
+    asked_hash(exchange).filter(|hash| *hash != tag)?;
+    let mut answer = Answer::new(StatusCode::MOVED_PERMANENTLY, encoding.media_type, "");
+    for (name, value) in [(LOCATION, address(path, tag)), (ETAG, format!("\"{tag}\""))] {
+        // Groups and versions have no characters that a header cannot have.
+        answer = answer.header(name, HeaderValue::from_str(&value).ok()?);
+    }
+    Some(answer.header(VARY, HeaderValue::from_static("Accept")))
+}
+
+/// Lets clients and proxies keep a document for a year whose hash they know.
+fn kept(front: &Front, exchange: &Exchange, answer: Answer) -> Answer {
+    if asked_hash(exchange).is_none() {
+        return answer;
+    }
+    let answer = answer.header(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+    let (now, _) = front.storage.moment(Duration::ZERO);
+    match a_year_after(now) {
+        Some(expires) => answer.header(EXPIRES, expires),
+        None => answer,
+    }
+}
+
+/// Returns the same day in the next year, or the one after it, as Go writes it in headers.
+fn a_year_after(seconds: i64) -> Option<HeaderValue> {
+    let now = OffsetDateTime::from_unix_timestamp(seconds).ok()?;
+    let next = now.year() + 1;
+    let expires = now
+        .replace_year(next)
+        .or_else(|_| (now + time::Duration::DAY).replace_year(next));
+    let text = expires.ok()?.format(&Rfc2822).ok()?;
+    HeaderValue::from_str(&text.replace("+0000", "UTC")).ok()
 }
 
 /// Returns the document about the version of the server.
@@ -194,14 +303,12 @@ fn version_document() -> Value {
 }
 
 async fn v2(front: &Front, exchange: &Exchange) -> Result<Answer, RequestError> {
-    let is_protobuf = accepts_protobuf(&exchange.headers);
-    let (name, content_type) = if is_protobuf {
-        ("v2 protobuf", V2_PROTOBUF)
-    } else {
-        ("v2", Media::Json.content_type())
+    let Some(encoding) = Encoding::of(exchange, &V2_TYPES) else {
+        return Ok(not_acceptable());
     };
+    let is_protobuf = encoding.is_protobuf;
     let resources = custom::resources(&front.catalog.groups(), None);
-    let tag = tag_of(&format!("{name}{}", custom::state_of(&resources)));
+    let tag = tag_of(&format!("v2{}", custom::state_of(&resources)));
     let document = if is_known(exchange, &tag) {
         Bytes::new()
     } else if resources.is_empty() {
@@ -222,7 +329,7 @@ async fn v2(front: &Front, exchange: &Exchange) -> Result<Answer, RequestError> 
             }
         }
     };
-    Ok(tagged(exchange, &tag, content_type, || document))
+    Ok(tagged(exchange, &tag, encoding.media_type, || document))
 }
 
 /// Makes a document of version 2 with further paths and schemas. It takes about 0.1 s.
@@ -254,15 +361,6 @@ fn is_known(exchange: &Exchange, tag: &str) -> bool {
     exchange.header("if-none-match") == format!("\"{tag}\"")
 }
 
-fn accepts_protobuf(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    let mut accepted = accepted.unwrap_or_default().split(',');
-    accepted.any(|media| {
-        let media = media.trim();
-        media.starts_with(V2_PROTOBUF_ASKED) || media.starts_with(V2_PROTOBUF)
-    })
-}
-
 /// Returns a document, unless the client has it already.
 fn tagged(
     exchange: &Exchange,
@@ -284,4 +382,21 @@ fn tagged(
         answer = answer.header(ETAG, tag);
     }
     answer.header(VARY, HeaderValue::from_static("Accept"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_kept_for_a_year() {
+        for (seconds, expected) in [
+            (1_767_225_600, "Fri, 01 Jan 2027 00:00:00 UTC"),
+            // The 29th of February.
+            (1_709_208_000, "Sat, 01 Mar 2025 12:00:00 UTC"),
+        ] {
+            let header = a_year_after(seconds);
+            assert_eq!(header, HeaderValue::from_str(expected).ok());
+        }
+    }
 }

@@ -125,7 +125,13 @@ pub fn v2<'a>(versions: impl Iterator<Item = &'a Version>, release: &str) -> Val
 /// A v2 document in protobuf, `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`, which older versions of
 /// kubectl read. What the message has no field for is left out.
 pub fn v2_protobuf(document: &Value) -> Vec<u8> {
-    gnostic::document(document)
+    gnostic::v2::document(document)
+}
+
+/// A v3 document in protobuf, `application/com.github.proto-openapi.spec.v3@v1.0+protobuf`. What the message has no field
+/// for is left out, such as defaults that are objects.
+pub fn v3_protobuf(document: &Value) -> Vec<u8> {
+    gnostic::v3::document(document)
 }
 
 /// The schema of a type. `owners` are the group versions of kinds that every group version has, such as

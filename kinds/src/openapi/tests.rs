@@ -203,3 +203,51 @@ fn the_document_in_protobuf_has_its_definitions() {
     assert_eq!(field(path, 1, 0), b"/a");
     assert_eq!(field(field(field(path, 2, 0), 2, 0), 5, 0), b"id");
 }
+
+#[test]
+fn the_document_of_version_3_in_protobuf_has_its_schemas() {
+    let reference = json!({"$ref": "#/components/schemas/A"});
+    let document = json!({"openapi": "3.0.0", "info": {"title": "t", "version": "v"}, "paths": {"/a": {
+        "get": {"operationId": "id", "responses": {"200": {"description": "OK", "content": {
+            "application/json": {"schema": reference}}}}},
+        "parameters": [{"name": "p", "in": "query", "schema": {"type": "string"}}]}},
+        "components": {"schemas": {"A": {"type": "object", "required": ["b"], "properties": {
+            "b": {"type": "string", "default": ""}, "c": {"allOf": [reference], "default": {}},
+            "d": {"type": "array", "items": reference}},
+            "additionalProperties": true, "x-kubernetes-map-type": "atomic"}}}});
+    let bytes = v3_protobuf(&document);
+    assert_eq!(field(&bytes, 1, 0), b"3.0.0");
+    assert_eq!(field(field(&bytes, 2, 0), 6, 0), b"v");
+    let named = field(field(field(&bytes, 5, 0), 1, 0), 1, 0);
+    assert_eq!(field(named, 1, 0), b"A");
+    let schema = field(field(named, 2, 0), 1, 0);
+    assert_eq!(field(schema, 25, 0), b"object");
+    assert_eq!(field(schema, 23, 0), b"b");
+    assert_eq!(field(schema, 32, 0), [2 << 3, 1]);
+    let property = |index| {
+        let named = field(field(schema, 31, 0), 1, index);
+        (field(named, 1, 0), field(field(named, 2, 0), 1, 0))
+    };
+    let (name, b) = property(0);
+    assert_eq!((name, field(b, 33, 0)), (&b"b"[..], &[3 << 3 | 2, 0][..]));
+    let (_, c) = property(1);
+    assert_eq!(field(c, 33, 0), b"");
+    assert_eq!(
+        field(field(field(c, 26, 0), 2, 0), 1, 0),
+        b"#/components/schemas/A"
+    );
+    let (_, d) = property(2);
+    let items = field(field(field(d, 30, 0), 1, 0), 2, 0);
+    assert_eq!(field(items, 1, 0), b"#/components/schemas/A");
+    let extension = field(schema, 36, 0);
+    assert_eq!(field(field(extension, 2, 0), 2, 0), b"\"atomic\"\n");
+    let path = field(field(&bytes, 4, 0), 1, 0);
+    assert_eq!(field(path, 1, 0), b"/a");
+    let item = field(path, 2, 0);
+    assert_eq!(field(field(field(item, 13, 0), 1, 0), 1, 0), b"p");
+    let response = field(field(field(item, 4, 0), 8, 0), 2, 0);
+    assert_eq!(field(response, 1, 0), b"200");
+    let response = field(field(response, 2, 0), 1, 0);
+    let media = field(field(response, 3, 0), 1, 0);
+    assert_eq!(field(media, 1, 0), b"application/json");
+}

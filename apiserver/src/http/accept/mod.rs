@@ -161,17 +161,7 @@ impl Accepted {
         if let Some(route) = offer.route {
             route.check(&text)?;
         }
-        let mut clauses: Vec<Clause<'_>> = text
-            .split(',')
-            .take(CLAUSES_MAX)
-            .filter_map(Clause::parse)
-            .collect();
-        // The sort is stable: the order of the client decides among equals.
-        clauses.sort_by(|a, b| {
-            let by_quality = b.quality.total_cmp(&a.quality);
-            by_quality.then(a.wildcards().cmp(&b.wildcards()))
-        });
-        for clause in &clauses {
+        for clause in &Clause::parse_all(&text) {
             let Some(media) = clause.media() else {
                 continue;
             };
@@ -230,6 +220,18 @@ impl Accepted {
         }
     }
 
+    /// Returns which of some media types a client accepts first, of an endpoint that has no other forms of its answer.
+    pub(crate) fn first_of(headers: &HeaderMap, types: &[&str]) -> Option<usize> {
+        let text = text_of(headers);
+        if text.is_empty() {
+            return Some(0);
+        }
+        let clauses = Clause::parse_all(&text);
+        clauses
+            .iter()
+            .find_map(|clause| types.iter().position(|known| clause.covers(known)))
+    }
+
     /// Chooses the media type of an error: that of the client, or JSON.
     pub(crate) fn of_error(headers: &HeaderMap, query: &Query) -> Self {
         let offer = Offer {
@@ -283,6 +285,30 @@ impl<'a> Clause<'a> {
             media,
             parameters,
             quality,
+        })
+    }
+
+    /// Parses a header, at most [`CLAUSES_MAX`] of its media types, those first that the client prefers.
+    fn parse_all(text: &'a str) -> Vec<Self> {
+        let clauses = text.split(',').take(CLAUSES_MAX);
+        let mut clauses: Vec<Self> = clauses.filter_map(Self::parse).collect();
+        // The sort is stable: the order of the client decides among equals.
+        clauses.sort_by(|a, b| {
+            let by_quality = b.quality.total_cmp(&a.quality);
+            by_quality.then(a.wildcards().cmp(&b.wildcards()))
+        });
+        clauses
+    }
+
+    /// Returns whether a media type is one that this one names, perhaps with wildcards.
+    fn covers(&self, media: &str) -> bool {
+        if self.media == "*" {
+            return true;
+        }
+        let (asked, known) = (self.media.split_once('/'), media.split_once('/'));
+        asked.zip(known).is_some_and(|((a, b), (c, d))| {
+            let covers = |asked: &str, known| ["*", known].contains(&asked.trim());
+            covers(a, c) && covers(b, d)
         })
     }
 
@@ -397,6 +423,27 @@ mod tests {
             ),
         ] {
             assert_eq!(negotiate(accept, offer), Ok(expected), "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_types_of_an_endpoint_is_chosen() {
+        let types = ["application/json", "application/x@v1+protobuf"];
+        for (accept, expected) in [
+            ("", Some(0)),
+            ("*/*", Some(0)),
+            ("*", Some(0)),
+            ("application/*", Some(0)),
+            ("application/x@v1+protobuf", Some(1)),
+            ("application/json;q=0.5, application/x@v1+protobuf", Some(1)),
+            ("*/*, application/x@v1+protobuf", Some(1)),
+            ("text/plain", None),
+            ("text/plain, application/json;q=0.1", Some(0)),
+            ("json", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            assert_eq!(Accepted::first_of(&headers, &types), expected, "{accept}");
         }
     }
 
