@@ -281,3 +281,32 @@ fn rules_are_printed_as_flags() {
         r"--method Put,Range --range 'a:b c' --user 'ann'\''s' --probability 0.5 --seed 7 --error-after 'UNAVAILABLE:etcdserver: no leader'"
     );
 }
+
+#[test]
+fn only_keep_alives_are_lost() {
+    let rules = Rules::new(&METHODS);
+    let add = |trigger, action| {
+        let selector = Selector::default();
+        let rule = Rule {
+            selector,
+            trigger,
+            action,
+        };
+        rules.add(rule).unwrap()
+    };
+    let lose = add(Trigger::Next(1), Action::LoseKeepAlive);
+    let error = add(Trigger::Always, Action::Preset(Preset::NoLeader));
+    let decided = |method| {
+        let call = Call {
+            method,
+            ..Call::default()
+        };
+        rules.decide(&call).action.map(|(rule, _)| rule)
+    };
+    // Other calls neither use the rule up nor miss the next one.
+    for method in [None, Some(0), Some(1), Some(2)] {
+        assert_eq!(decided(method), Some(error), "{method:?}");
+    }
+    assert_eq!(decided(Some(3)), Some(lose));
+    assert_eq!(decided(Some(3)), Some(error));
+}

@@ -13,7 +13,7 @@ use super::removal::{Removal, Signal};
 use super::rule::{Rule, RuleError, RuleId};
 use super::selector::KeySelector;
 use super::trigger::TriggerState;
-use crate::call::{Call, Method};
+use crate::call::{Call, Method, MethodKind};
 
 /// The maximum number of rules. More are refused.
 pub const RULES_MAX: usize = 10_000;
@@ -232,13 +232,18 @@ impl Rules {
     }
 
     /// Decides what happens to a request. Rules with actions on the events of watches and on new connections are not
-    /// asked.
+    /// asked, and those that lose keep-alives only of a keep-alive.
     pub fn decide(&self, call: &Call<'_>) -> Decision {
         let is_read = call
             .front
             .is_some_and(|front| ["get", "list"].contains(&front.verb));
+        let method = call
+            .method
+            .and_then(|method| self.shared.methods.get(method));
+        let is_keep_alive = method.is_some_and(|method| method.kind == MethodKind::KeepAlive);
         self.decide_among(call, |action| match action {
             Action::Hold | Action::Cut | Action::CancelCompacted | Action::Refuse => false,
+            Action::LoseKeepAlive => is_keep_alive,
             Action::Stale { .. } => is_read,
             _ => true,
         })
