@@ -116,10 +116,18 @@ impl Control {
         }
     }
 
+    /// Returns the current revision with the time that a change of the clock has reached: running time has gone on since.
+    fn point_at(&self, time: Duration) -> Point {
+        Point {
+            revision: self.inner.target.revision(),
+            time,
+        }
+    }
+
     /// Changes the mode of the clock, as [`ControlClock::set_mode`].
     pub fn set_clock(&self, mode: ClockMode) -> Point {
-        self.clock().set_mode(mode);
-        self.point()
+        let time = self.clock().set_mode(mode);
+        self.point_at(time)
     }
 
     /// Moves the time of the clock, as [`ControlClock::advance`].
@@ -127,8 +135,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::Advance`].
     pub fn advance(&self, by: Duration) -> Result<Point, ControlError> {
-        self.clock().advance(by)?;
-        Ok(self.point())
+        let time = self.clock().advance(by)?;
+        Ok(self.point_at(time))
     }
 
     /// Moves the time of the clock to the next due time, as [`ControlClock::advance_to_next`].
@@ -136,8 +144,8 @@ impl Control {
     /// # Errors
     /// [`ControlError::Advance`].
     pub fn advance_to_next(&self) -> Result<Point, ControlError> {
-        self.clock().advance_to_next()?;
-        Ok(self.point())
+        let time = self.clock().advance_to_next()?;
+        Ok(self.point_at(time))
     }
 
     /// Lists the work that is due later: what is due first, at most [`LISTED_MAX`] entries, and the number of others.

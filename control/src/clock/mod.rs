@@ -44,7 +44,7 @@ pub enum AdvanceError {
     /// There is no work that is due at a time.
     #[error("there is no next due time: nothing is pending")]
     NothingPending,
-    /// More than [`ADVANCE_INSTANTS_MAX`] instants were due. The clock stands at the last one of them.
+    /// More than [`ADVANCE_INSTANTS_MAX`] instants were due. The clock stands at the last one whose work was done.
     #[error("stopped at {} after {ADVANCE_INSTANTS_MAX} due times", GoDuration::from(*reached))]
     TooManyInstants {
         /// The time that was reached.
@@ -129,12 +129,27 @@ impl ControlClock {
 
     /// Creates a clock whose time begins at `start`, at most [`TIME_MAX`].
     pub fn starting_at(mode: ClockMode, start: Duration) -> Self {
+        Self::with(Time::new(mode, start, Instant::now()), IDLE_DEFAULT)
+    }
+
+    /// Creates an independent clock with the mode, the time and the idle time that this one has now. Nothing follows it.
+    pub fn copy(&self) -> Self {
+        let (time, idle) = {
+            let state = self.shared().state.lock();
+            let at = Instant::now();
+            let time = Time::new(state.time.mode(), state.time.now(at), at);
+            (time, state.idle)
+        };
+        Self::with(time, idle)
+    }
+
+    fn with(time: Time, idle: Duration) -> Self {
         let state = State {
-            time: Time::new(mode, start, Instant::now()),
+            time,
             followers: Vec::new(),
             driver: None,
             activity: None,
-            idle: IDLE_DEFAULT,
+            idle,
             changes: 0,
             closed: false,
         };
@@ -191,7 +206,8 @@ impl ControlClock {
     /// which is at most [`TIME_MAX`].
     ///
     /// Several threads may advance at the same time: one advances after the other. In the modes with running time, time
-    /// stands still while the work is done, and continues at the new time.
+    /// stands still while the work is done, and continues at the new time. In the mode [`Auto`](ClockMode::Auto), the end of an
+    /// advance is a use of the clock: time jumps again when nothing has happened since.
     ///
     /// # Errors
     /// - [`AdvanceError::Reentrant`] if the call comes from due work, on the same thread.
@@ -200,7 +216,9 @@ impl ControlClock {
         let drive = self.shared().drive()?;
         let _frozen = drive.freeze();
         let target = self.time().saturating_add(by).min(TIME_MAX);
-        drive.run_until(target, ADVANCE_INSTANTS_MAX)
+        let reached = drive.run_until(target, ADVANCE_INSTANTS_MAX);
+        self.shared().record_use();
+        reached
     }
 
     /// Moves the time to the next due time and does the work that is due then. Returns that time.
@@ -217,7 +235,9 @@ impl ControlClock {
         let next = self.shared().next_due().map(|(due, _)| due);
         let next = next.filter(|due| *due <= TIME_MAX);
         let next = next.ok_or(AdvanceError::NothingPending)?;
-        drive.run_until(next, ADVANCE_INSTANTS_MAX)
+        let reached = drive.run_until(next, ADVANCE_INSTANTS_MAX);
+        self.shared().record_use();
+        reached
     }
 
     /// Lists the work that is due later: what is due first, at most `max` entries.
@@ -333,14 +353,14 @@ impl Drive<'_> {
         loop {
             while let Some((due, timed)) = self.shared.next_due().filter(|(due, _)| *due <= target)
             {
-                let reached = self
-                    .shared
-                    .state
-                    .lock()
-                    .time
-                    .set_at_least(due, Instant::now());
-                if instants == instants_max {
-                    return Err(AdvanceError::TooManyInstants { reached });
+                {
+                    let mut state = self.shared.state.lock();
+                    if instants == instants_max {
+                        // The time stays at the last instant whose work was done.
+                        let reached = state.time.now(Instant::now());
+                        return Err(AdvanceError::TooManyInstants { reached });
+                    }
+                    state.time.set_at_least(due, Instant::now());
                 }
                 instants += 1;
                 timed.run_due();

@@ -321,7 +321,8 @@ fn an_advance_over_endless_work_ends_with_an_error() {
     };
     timers.add(0, Duration::ZERO);
     let drive = clock.shared().drive().unwrap();
-    let reached = Duration::from_micros(1);
+    // 1,000 instants, the first of them at zero.
+    let reached = Duration::from_nanos(999);
     let error = drive.run_until(millis(1), 1_000).unwrap_err();
     assert_eq!(error, AdvanceError::TooManyInstants { reached });
     let reached_later = AdvanceError::TooManyInstants {
@@ -336,7 +337,12 @@ fn an_advance_over_endless_work_ends_with_an_error() {
     assert_eq!(clock.time(), reached);
     assert_eq!(
         clock.advance(Duration::from_nanos(5)),
-        Ok(Duration::from_nanos(1_005))
+        Ok(Duration::from_nanos(1_004))
+    );
+    assert_eq!(
+        count.load(Ordering::Relaxed),
+        1_005,
+        "no instant was passed without its work"
     );
 }
 
@@ -417,6 +423,60 @@ fn auto_time_waits_for_the_end_of_activity() {
     assert_eq!(clock.time(), Duration::ZERO);
     *busy.0.lock() = false;
     assert_eq!(ran.recv(), Ok(millis(1)));
+}
+
+/// Automatic time once jumped over a request that had arrived during an advance.
+#[test]
+fn auto_time_waits_for_what_began_while_it_waited_for_an_advance() {
+    #[derive(Debug)]
+    struct Busy(Mutex<bool>, mpsc::Sender<bool>);
+    impl Activity for Busy {
+        fn busy_for(&self, _: Duration) -> Option<Duration> {
+            let is_busy = *self.0.lock();
+            let _ = self.1.send(is_busy);
+            is_busy.then_some(Duration::from_micros(100))
+        }
+    }
+    let clock = ControlClock::new(ClockMode::Manual);
+    clock.set_idle(Duration::ZERO);
+    let (asked, questions) = mpsc::channel();
+    let busy = Arc::new(Busy(Mutex::new(false), asked));
+    let activity: Arc<dyn Activity> = busy.clone();
+    clock.set_activity(Arc::downgrade(&activity));
+    let timers = Timers::on(&clock, None);
+    timers.add(1, millis(1));
+    // Held as by an advance, during which the mode changes.
+    let drive = clock.shared().drive().unwrap();
+    clock.set_mode(ClockMode::Auto);
+    assert_eq!(questions.recv(), Ok(false), "nothing is under way");
+    *busy.0.lock() = true;
+    drop(drive);
+    while questions.recv() == Ok(false) {}
+    assert_eq!((clock.time(), timers.take_ran()), (Duration::ZERO, vec![]));
+}
+
+#[test]
+fn the_end_of_an_advance_is_a_use_of_the_clock() {
+    let clock = ControlClock::new(ClockMode::Manual);
+    assert_eq!(clock.shared().used.load(Ordering::Relaxed), 0);
+    clock.advance(millis(1)).unwrap();
+    assert_ne!(clock.shared().used.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_copy_has_the_mode_the_time_and_the_idle_time_and_no_followers() {
+    let clock = ControlClock::new(ClockMode::Manual);
+    let timers = Timers::on(&clock, None);
+    clock.set_idle(Duration::from_secs(3_600));
+    clock.advance(millis(7)).unwrap();
+    clock.set_mode(ClockMode::Auto);
+    let copy = clock.copy();
+    assert_eq!((copy.mode(), copy.time()), (ClockMode::Auto, millis(7)));
+    let idle = copy.shared().state.lock().idle;
+    assert_eq!(idle, Duration::from_secs(3_600));
+    timers.add(1, millis(8));
+    copy.advance(millis(10)).unwrap();
+    assert_eq!((clock.time(), timers.take_ran()), (millis(7), vec![]));
 }
 
 #[test]

@@ -84,23 +84,18 @@ fn run_due(shared: &Shared) -> Next {
 
 /// Jumps to the next due time, if nothing happens.
 fn jump(shared: &Shared) -> Next {
-    let (activity, idle) = {
-        let state = shared.state.lock();
-        (state.activity.clone(), state.idle)
-    };
-    let unused = shared.unused_for();
-    if let Some(left) = idle.checked_sub(unused).filter(|left| !left.is_zero()) {
-        return Next::SleepFor(left);
-    }
-    let activity = activity.and_then(|activity| activity.upgrade());
-    if let Some(busy) = activity.and_then(|activity| activity.busy_for(idle)) {
-        return Next::SleepFor(busy.max(BUSY_MIN));
+    if let Some(wait) = wait_of_jump(shared) {
+        return Next::SleepFor(wait);
     }
     let Ok(drive) = shared.drive() else {
         return Next::Look;
     };
     if shared.state.lock().time.mode() != ClockMode::Auto {
         return Next::Look;
+    }
+    // Again: an advance may have held the right to do due work, and requests have arrived meanwhile.
+    if let Some(wait) = wait_of_jump(shared) {
+        return Next::SleepFor(wait);
     }
     match shared.next_due() {
         Some((due, _)) if due <= TIME_MAX => {
@@ -110,4 +105,18 @@ fn jump(shared: &Shared) -> Next {
         }
         _ => Next::Sleep,
     }
+}
+
+/// Returns the time after which to ask again whether anything happens; `None` if nothing does.
+fn wait_of_jump(shared: &Shared) -> Option<Duration> {
+    let (activity, idle) = {
+        let state = shared.state.lock();
+        (state.activity.clone(), state.idle)
+    };
+    let left = idle.checked_sub(shared.unused_for());
+    if let Some(left) = left.filter(|left| !left.is_zero()) {
+        return Some(left);
+    }
+    let busy = activity?.upgrade()?.busy_for(idle)?;
+    Some(busy.max(BUSY_MIN))
 }

@@ -217,7 +217,7 @@ impl Stores {
     ) -> Result<ForkInfo, ControlError> {
         target.check_store()?;
         self.forks.insert(|| {
-            let clock = ControlClock::starting_at(clock.mode(), clock.time());
+            let clock = clock.copy();
             let engine = target.engine();
             let fork = engine.to_builder().clock(clock.clone()).fork(&engine);
             let frozen = Frozen {

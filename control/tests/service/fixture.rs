@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -17,7 +18,7 @@ use revstore_control::proto::control_client::ControlClient;
 use revstore_control::service::{Access, ControlService};
 use revstore_control::store::{DumpForm, Fork, Frozen, StoreFile};
 use revstore_control::{AlarmName, Control, ControlError, Hooks, Target};
-use revstore_engine::{Engine, EngineBuilder};
+use revstore_engine::{Engine, EngineBuilder, Revision};
 use serde_json::Value;
 use tokio::sync::watch;
 use tonic::Code;
@@ -46,11 +47,20 @@ pub(crate) struct Replaceable {
     pub(crate) engine: Mutex<Engine>,
     pub(crate) state: Mutex<String>,
     pub(crate) replaced: watch::Sender<u64>,
+    /// A clock that moves by a second whenever the revision is asked for, as running time might.
+    pub(crate) restless: Mutex<Option<ControlClock>>,
 }
 
 impl Target for Replaceable {
     fn engine(&self) -> Engine {
         self.engine.lock().clone()
+    }
+
+    fn revision(&self) -> Revision {
+        if let Some(clock) = &*self.restless.lock() {
+            clock.advance(Duration::from_secs(1)).unwrap();
+        }
+        self.engine().current_revision()
     }
 
     fn replacements(&self) -> watch::Receiver<u64> {
@@ -174,6 +184,7 @@ impl Fixture {
             engine: Mutex::new(engine),
             state: Mutex::default(),
             replaced: watch::Sender::new(0),
+            restless: Mutex::default(),
         });
         let control = Control::new(clock, target.clone(), hooks(), MEMORY_LIMIT);
         let service = ControlService::new(control.clone(), access);

@@ -49,6 +49,21 @@ async fn the_clock_is_set_advanced_and_listed() {
 }
 
 #[tokio::test]
+async fn a_change_of_the_clock_is_answered_with_the_time_that_it_has_reached() {
+    let fixture = Fixture::new();
+    let clock = fixture.control.clock().clone();
+    *fixture.target.restless.lock() = Some(clock);
+    let second = Duration::from_secs(1);
+    let time = |point: revstore_control::Point| point.time;
+    assert_eq!(fixture.control.advance(second).map(time), Ok(second));
+    let set = fixture.control.set_clock(ClockMode::Manual);
+    assert_eq!(time(set), 2 * second);
+    fixture.control.engine().grant(None, 10).unwrap();
+    let next = fixture.control.advance_to_next();
+    assert_eq!(next.map(time), Ok(13 * second));
+}
+
+#[tokio::test]
 async fn leases_are_listed_and_expire_now() {
     let fixture = Fixture::new();
     let engine = fixture.control.engine();
