@@ -198,7 +198,9 @@ impl ControlledService {
                 return Ok(Decided::Lost);
             }
             (Action::BlackHole, Some(commands)) => {
-                commands.black_hole();
+                if let Some(removal) = decision.removal {
+                    commands.black_hole(removal);
+                }
                 return Ok(Decided::Lost);
             }
             (Action::GoAway, Some(commands)) => commands.go_away(),

@@ -9,13 +9,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Open, OpenError};
+use crate::fault::Removal;
 
 /// What a server can do to a connection. Commands to a connection that has ended have no effect.
 pub trait ConnectionCommands: fmt::Debug + Send + Sync {
     /// Ends the connection after the requests in flight.
     fn go_away(&self);
-    /// Stops reading and writing.
-    fn black_hole(&self);
+    /// Stops reading and writing until the end of a rule, or of the client, and ends the requests in flight.
+    fn black_hole(&self, rule: Removal);
     /// Closes the connection at once.
     fn close(&self);
     /// Closes the connection with a TCP reset.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
     task::JoinSet,
     time::{self, Instant},
@@ -21,10 +22,10 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::net::{
-    ConnectionGate, ConnectionHandle, HttpOptions, ListenAddress, ListenUrl, MakeService,
+    BoxError, ConnectionGate, ConnectionHandle, HttpOptions, ListenAddress, ListenUrl, MakeService,
     TlsAcceptor,
     connection::{self, ConnectionError, Security, Serving},
-    gate::{ResetSocket, run_gated},
+    gate::{Remains, run_gated},
     tls::UNNAMED,
     transport::Transport,
 };
@@ -222,8 +223,8 @@ impl Listener {
                 biased;
                 () = &mut stop => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = socket.accept() => match accepted {
-                    Ok(transport) => {
+                accepted = socket.accept(self.gate.is_some()) => match accepted {
+                    Ok((transport, remains)) => {
                         let address = transport.peer_address();
                         let Some(gate) = &self.gate else {
                             connections.spawn(log_connection(
@@ -233,7 +234,7 @@ impl Listener {
                             continue;
                         };
                         let shutdowns = [shutdown(), shutdown()];
-                        let gated = admit(gate, transport, &serving, shutdowns);
+                        let gated = admit(gate, transport, remains, &serving, shutdowns);
                         if let Some(gated) = gated {
                             connections.spawn(log_connection(address, gated));
                         }
@@ -259,10 +260,38 @@ impl Listener {
     }
 }
 
+/// Serves a connection that the program has made itself, such as one in memory, like
+/// [`serve_connection_until`](crate::net::serve_connection_until), with a gate. `shutdown` is called twice. A connection that
+/// the gate refuses is closed.
+pub async fn serve_gated_connection<M, S>(
+    stream: impl AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin + 'static,
+    options: HttpOptions,
+    make_service: M,
+    shutdown: impl Fn() -> S,
+    gate: Arc<dyn ConnectionGate>,
+) -> Result<(), BoxError>
+where
+    M: MakeService,
+    S: Future<Output = ()> + Send + 'static,
+{
+    let serving = Arc::new(Serving {
+        options,
+        security: Security::Plain,
+        make_service,
+    });
+    let (remains, transport) = Remains::of_stream(stream);
+    let shutdowns = [shutdown(), shutdown()];
+    match admit(&gate, transport, remains, &serving, shutdowns) {
+        Some(connection) => connection.await.map_err(Into::into),
+        None => Ok(()),
+    }
+}
+
 /// Asks the gate about a connection, and returns the future that serves it. A refused connection is reset.
 fn admit<M, S>(
     gate: &Arc<dyn ConnectionGate>,
     transport: Transport,
+    remains: Remains,
     serving: &Arc<Serving<M>>,
     shutdowns: [S; 2],
 ) -> Option<impl Future<Output = Result<(), ConnectionError>> + Send + use<M, S>>
@@ -271,12 +300,8 @@ where
     S: Future<Output = ()> + Send + 'static,
 {
     let handle = ConnectionHandle::new(transport.peer_address());
-    let socket = match &transport {
-        Transport::Tcp(tcp) => ResetSocket::of(tcp),
-        Transport::Boxed(_) => ResetSocket::none(),
-    };
     let Some(id) = gate.admit(handle.clone()) else {
-        socket.reset_on_close();
+        remains.reset_on_close();
         drop(transport);
         return None;
     };
@@ -292,7 +317,7 @@ where
     let connection = connection::serve(transport, serving.clone(), Some(id), shutdown);
     Some(async move {
         let _admitted = admitted;
-        run_gated(connection, handle, socket, ended).await
+        run_gated(connection, handle, remains, ended).await
     })
 }
 
@@ -363,18 +388,23 @@ impl AsyncSocket {
         })
     }
 
-    async fn accept(&self) -> io::Result<Transport> {
+    /// Accepts a connection. What stays of it is only prepared for a gate.
+    async fn accept(&self, is_gated: bool) -> io::Result<(Transport, Remains)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Small responses must be sent without delay. If the option cannot be set, they are only
                 // slower.
                 let _ = stream.set_nodelay(true);
-                Ok(Transport::Tcp(stream))
+                let remains = is_gated.then(|| Remains::of_tcp(&stream));
+                let remains = remains.unwrap_or(Remains::None);
+                Ok((Transport::Tcp(stream), remains))
             }
             Self::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
-                Ok(Transport::Boxed(Box::new(stream)))
+                let remains = is_gated.then(|| Remains::of_unix(&stream));
+                let remains = remains.unwrap_or(Remains::None);
+                Ok((Transport::Boxed(Box::new(stream)), remains))
             }
         }
     }

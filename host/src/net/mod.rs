@@ -29,9 +29,9 @@ pub use connection::{
     BoxError, ClientIdentity, MakeService, serve_connection, serve_connection_until,
 };
 pub use endpoint_url::{EndpointUrl, UrlError, join_urls};
-pub use gate::{ConnectionGate, ConnectionHandle};
+pub use gate::{BLACK_HOLES_MAX, ConnectionGate, ConnectionHandle};
 pub use listen_url::{ListenAddress, ListenUrl};
-pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener};
+pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener, serve_gated_connection};
 pub use options::{HttpOptions, Keepalive};
 pub use request_body::RequestBody;
 pub use tls::{

@@ -1,6 +1,6 @@
 //! The gate of the ports: it knows the open connections.
 
-use revstore_control::open::ConnectionCommands;
+use revstore_control::{fault::Removal, open::ConnectionCommands};
 use revstore_host::net::{ConnectionGate, ConnectionHandle};
 
 use super::stage::Stage;
@@ -36,8 +36,8 @@ impl ConnectionCommands for Commands {
         self.0.go_away();
     }
 
-    fn black_hole(&self) {
-        self.0.black_hole();
+    fn black_hole(&self, rule: Removal) {
+        self.0.black_hole(rule);
     }
 
     fn close(&self) {

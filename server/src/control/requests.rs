@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use revstore_control::fault::{Action, Decision, Delay, DelayOf, Removal, RuleId};
+use revstore_control::fault::{Action, Decision, Delay, DelayOf, Removal};
 use revstore_grpc::{
     EtcdError, ShutdownBegun,
     intercept::{WatchRequestInfo, request_keys},
@@ -55,7 +55,7 @@ struct Waiting {
     watch: Option<WatchRequestInfo>,
     delays: VecDeque<DelayOf>,
     current: Option<CurrentDelay>,
-    action: Option<(RuleId, Action)>,
+    decision: Decision,
     shutdown: ShutdownBegun,
 }
 
@@ -122,20 +122,21 @@ impl<B> ControlledRequest<B> {
             (CallKind::KeepAlive, ..) | (_, None, _) | (_, _, None) => Vec::new(),
             (_, Some(method), Some(content)) => request_keys(method, content),
         };
-        let Decision { delays, action, .. } = call.interceptor.rules.decide(&call.for_rules(&keys));
+        let mut decision = call.interceptor.rules.decide(&call.for_rules(&keys));
+        let delays = std::mem::take(&mut decision.delays);
         if !self.is_stream() {
             call.set_keys(keys);
             self.mode = Mode::Pass;
         }
         if delays.is_empty() {
-            return self.apply(message, watch, action);
+            return self.apply(message, watch, decision);
         }
         self.waiting = Some(Waiting {
             message,
             watch,
             delays: delays.into(),
             current: None,
-            action,
+            decision,
             shutdown: call.node_shutdown.begun(),
         });
     }
@@ -145,13 +146,11 @@ impl<B> ControlledRequest<B> {
     }
 
     /// Executes what was decided, after the delays.
-    fn apply(
-        &mut self,
-        message: Message,
-        watch: Option<WatchRequestInfo>,
-        action: Option<(RuleId, Action)>,
-    ) {
+    fn apply(&mut self, message: Message, watch: Option<WatchRequestInfo>, decision: Decision) {
         let call = &self.call;
+        let Decision {
+            action, removal, ..
+        } = decision;
         let rule = action.as_ref().map(|(rule, _)| *rule);
         if let Some(rule) = rule {
             call.set_rule(rule);
@@ -179,8 +178,8 @@ impl<B> ControlledRequest<B> {
                 return self.block();
             }
             Some(Action::BlackHole) => {
-                if let Some(connection) = &call.connection {
-                    connection.commands().black_hole();
+                if let (Some(connection), Some(removal)) = (&call.connection, removal) {
+                    connection.commands().black_hole(removal);
                 }
                 return self.block();
             }
@@ -219,7 +218,7 @@ impl<B> ControlledRequest<B> {
         ready!(waiting.poll_delays(context, &self.call));
         if let Some(waiting) = self.waiting.take() {
             self.call.resume();
-            self.apply(waiting.message, waiting.watch, waiting.action);
+            self.apply(waiting.message, waiting.watch, waiting.decision);
         }
         Poll::Ready(())
     }
