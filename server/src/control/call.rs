@@ -65,6 +65,8 @@ struct CallState {
     /// The answer is replaced by this.
     after: Option<Status>,
     rule: Option<RuleId>,
+    /// Whether a request waits for the end of a delay by the time of the wall, in which the call counts.
+    waits_for_wall: bool,
     keys: Vec<KeyRange>,
     /// Requests for the services that no client has sent.
     injected: VecDeque<Bytes>,
@@ -118,6 +120,10 @@ impl CallInfo {
             engine: services.engine.clone(),
             node_shutdown: services.node_shutdown.clone(),
             bytes_max: services.message_bytes_max,
+        if let Some(http) = &caller.http {
+            // The call counts in the place of the request that the gateway converts.
+            http.lock().park();
+        }
             method,
             position,
             kind,
@@ -135,6 +141,7 @@ impl CallInfo {
                 keys: Vec::new(),
                 injected: VecDeque::new(),
                 request_task: None,
+                waits_for_wall: false,
                 response_task: None,
                 unanswered: VecDeque::new(),
                 wants_progress: false,
@@ -160,9 +167,28 @@ impl CallInfo {
         self.state.lock().work.resume();
     }
 
-    /// Does not count the call while it waits for the store, the clock or a command.
+    /// Does not count the call while it waits for the store, the clock or a command, and not for the wall.
     pub(super) fn park(&self) {
-        self.state.lock().work.park();
+        let mut state = self.state.lock();
+        if !state.waits_for_wall {
+            state.work.park();
+        }
+    }
+
+    /// Counts the call while a request of it waits for the wall.
+    pub(super) fn set_waits_for_wall(&self, waits: bool) {
+        let mut state = self.state.lock();
+        state.waits_for_wall = waits;
+        if waits {
+            state.work.resume();
+        }
+    }
+
+    /// Does not count the call any more, whose response has ended.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.waits_for_wall = false;
+        state.work.park();
     }
 
     /// Sets the keys of the request, for the journal.

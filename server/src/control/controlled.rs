@@ -10,7 +10,11 @@ use std::{
 
 use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderMap, Request, Response, StatusCode};
-use revstore_control::{call::client_name, open::Connection};
+use parking_lot::Mutex;
+use revstore_control::{
+    call::client_name,
+    open::{Connection, Work},
+};
 use revstore_grpc::CertifiedName;
 use revstore_host::net::ClientIdentity;
 use tokio::task_local;
@@ -57,7 +61,12 @@ pub(super) struct Caller {
     pub(super) address: Option<std::net::SocketAddr>,
     /// The name of the client.
     pub(super) client: Option<Arc<str>>,
+    /// Of a request that the gateway converts: what counts it until its call begins.
+    pub(super) http: Option<HttpWork>,
 }
+
+/// What counts a request that is not a call for automatic time. A leaf lock, held for a change.
+pub(super) type HttpWork = Arc<Mutex<Work>>;
 
 impl Caller {
     /// Returns the sender of the HTTP request that the gateway converts now.
@@ -109,6 +118,7 @@ impl Controlled {
             certified: connection.certified.clone(),
             address: connection.address,
             client,
+            http: None,
         }
     }
 }
@@ -145,7 +155,11 @@ impl Service<Request<Body>> for Controlled {
             (_, Some(http)) => {
                 let mut http = http.clone();
                 let activity = self.stage.interceptor().open.activity();
-                let work = activity.start();
+                let work: HttpWork = Arc::new(Mutex::new(activity.start()));
+                let caller = Caller {
+                    http: Some(work.clone()),
+                    ..caller
+                };
                 let response = CALLER.scope(Arc::new(caller), async move {
                     // Called in the scope.
                     http.call(request).await

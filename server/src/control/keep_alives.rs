@@ -125,6 +125,6 @@ impl Body for KeepAliveBody {
 impl Drop for KeepAliveBody {
     fn drop(&mut self) {
         self.call.record_end(self.outcome.take(), None);
-        self.call.park();
+        self.call.end();
     }
 }

@@ -211,6 +211,7 @@ impl<B> ControlledRequest<B> {
         };
         if Pin::new(&mut waiting.shutdown).poll(context).is_ready() {
             self.waiting = None;
+            self.call.set_waits_for_wall(false);
             self.call.fail(EtcdError::Stopped.to_status());
             self.block();
             return Poll::Ready(());
@@ -236,12 +237,12 @@ impl Waiting {
                 };
                 if removed.is_pending() && passed.is_pending() {
                     // Automatic time passes while a call waits for it.
-                    if is_on_clock {
-                        call.park();
-                    }
+                    call.set_waits_for_wall(!is_on_clock);
+                    call.park();
                     return Poll::Pending;
                 }
                 self.current = None;
+                call.set_waits_for_wall(false);
             }
             let Some(next) = self.delays.pop_front() else {
                 return Poll::Ready(());
@@ -271,7 +272,13 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ControlledRequest<B> {
             if let Some(bytes) = body.ready.pop_front() {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            ready!(body.poll_waiting(context));
+            if body.poll_waiting(context).is_pending() {
+                // A command to a watch of the stream does not wait for a creation that a rule delays.
+                return match body.call.poll_injected(context.waker()) {
+                    Some(injected) => Poll::Ready(Some(Ok(Frame::data(injected)))),
+                    None => Poll::Pending,
+                };
+            }
             if !body.ready.is_empty() {
                 continue;
             }
@@ -335,5 +342,13 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ControlledRequest<B> {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::default()
+    }
+}
+
+impl<B> Drop for ControlledRequest<B> {
+    fn drop(&mut self) {
+        if self.waiting.is_some() {
+            self.call.set_waits_for_wall(false);
+        }
     }
 }

@@ -9,12 +9,13 @@ use std::{
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use revstore_control::{journal::Outcome, open::Work};
+use revstore_control::journal::Outcome;
 use revstore_grpc::{MessagePrefix, intercept};
 use tonic::Status;
 
 use super::{
     call::{CallInfo, CallKind, outcome_of, success},
+    controlled::HttpWork,
     stage::StagedNode,
 };
 
@@ -98,7 +99,7 @@ impl Drop for PlainBody {
         let is_unary = matches!(self.call.kind, CallKind::Unary | CallKind::Waiting);
         let outcome = outcome.or_else(|| (is_unary && self.has_data).then(success));
         self.call.record_end(outcome, self.revision);
-        self.call.park();
+        self.call.end();
     }
 }
 
@@ -131,13 +132,13 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Opaque<B> {
 #[derive(Debug)]
 pub(super) struct HttpBody {
     inner: axum::body::Body,
-    work: Work,
+    work: HttpWork,
     /// Dropped last.
     _node: Arc<StagedNode>,
 }
 
 impl HttpBody {
-    pub(super) fn new(inner: axum::body::Body, work: Work, node: Arc<StagedNode>) -> Self {
+    pub(super) fn new(inner: axum::body::Body, work: HttpWork, node: Arc<StagedNode>) -> Self {
         Self {
             inner,
             work,
@@ -154,11 +155,11 @@ impl Body for HttpBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        self.work.resume();
+        self.work.lock().resume();
         let polled = Pin::new(&mut self.inner).poll_frame(context);
         if polled.is_pending() {
             // The call of the gateway, which counts by itself, has nothing to send.
-            self.work.park();
+            self.work.lock().park();
         }
         polled
     }

@@ -471,6 +471,6 @@ impl Drop for WatchBody {
             open.watch_ended(watch.watch.id());
         }
         self.call.record_end(self.outcome.take(), None);
-        self.call.park();
+        self.call.end();
     }
 }
