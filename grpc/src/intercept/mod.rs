@@ -1,14 +1,17 @@
 //! Messages as a program sees them that stands between clients and the services: for faults, journals and lists.
 //!
-//! A message is what follows its prefix. `keys.rs` reads requests, `watch.rs` the messages of watch streams.
+//! A message is what follows its prefix. `keys.rs` reads requests, `watch.rs` the messages of watch streams; `restarts.rs` lets
+//! watches continue from the history.
 
 mod keys;
+mod restarts;
 mod watch;
 
 use bytes::Bytes;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 pub use keys::request_keys;
+pub use restarts::{WatchRestart, WatchRestarts};
 pub use watch::{
     WatchRequestInfo, WatchResponseInfo, cancel_request, compacted_response, progress_request,
     progress_response,

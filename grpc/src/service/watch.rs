@@ -1,6 +1,6 @@
 //! The Watch service.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use revstore_engine as engine;
-use revstore_engine::{Events, Revision, WatchId};
+use revstore_engine::{Events, Revision, WatchCreated, WatchId, WatchOptions};
 use revstore_proto::etcdserverpb as pb;
 use revstore_proto::etcdserverpb::watch_request::RequestUnion;
 use revstore_proto::etcdserverpb::{WatchCreateRequest, WatchRequest};
@@ -19,6 +19,7 @@ use crate::auth::credentials::Credentials;
 use crate::encode::codec::{self, Encode};
 use crate::encode::watch_response::{WatchEvents, WatchResponse};
 use crate::generated::Watch;
+use crate::intercept::WatchRestarts;
 use crate::methods;
 use crate::node::Node;
 use crate::node::shutdown::ShutdownBegun;
@@ -59,11 +60,13 @@ impl Watch for WatchService {
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<WatchSession>, Status> {
         let credentials = Credentials::of(&request);
+        let restarts = request.extensions().get::<WatchRestarts>().cloned();
         let requests = request.into_inner();
         Ok(Response::new(WatchSession::new(
             self.node.clone(),
             requests,
             credentials,
+            restarts.map(Restartable::new),
         )))
     }
 }
@@ -99,6 +102,28 @@ pub(crate) struct WatchSession {
     catch_up: CatchUp,
     /// `None` after the end of the session.
     shutdown: Option<ShutdownBegun>,
+    /// With control: the watchers that can begin again.
+    restartable: Option<Restartable>,
+}
+
+/// The watchers of a session, as they were created.
+#[derive(Debug)]
+struct Restartable {
+    restarts: WatchRestarts,
+    /// The number of responses to creations.
+    creations: u64,
+    /// The number and the options of each open watcher.
+    watchers: HashMap<WatchId, (u64, WatchOptions)>,
+}
+
+impl Restartable {
+    fn new(restarts: WatchRestarts) -> Self {
+        Self {
+            restarts,
+            creations: 0,
+            watchers: HashMap::new(),
+        }
+    }
 }
 
 /// The delay of history after the creation of a watcher that starts in the past (WA-18).
@@ -114,7 +139,12 @@ enum CatchUp {
 }
 
 impl WatchSession {
-    fn new(node: Arc<Node>, requests: Streaming<WatchRequest>, credentials: Credentials) -> Self {
+    fn new(
+        node: Arc<Node>,
+        requests: Streaming<WatchRequest>,
+        credentials: Credentials,
+        restartable: Option<Restartable>,
+    ) -> Self {
         Self {
             watches: node.engine.watch_stream(),
             credentials,
@@ -125,8 +155,30 @@ impl WatchSession {
             engine_first: false,
             catch_up: CatchUp::Prompt,
             shutdown: Some(node.shutdown.begun()),
+            restartable,
             node,
         }
+    }
+
+    /// Lets watchers begin again, until one of them has. Returns the response to its creation.
+    fn restart(&mut self) -> Option<WatchResponse> {
+        let restartable = self.restartable.as_ref()?;
+        while let Some(restart) = restartable.restarts.take() {
+            let id = WatchId(restart.watch_id);
+            let Some((creation, options)) = restartable.watchers.get(&id) else {
+                continue;
+            };
+            // The engine still has the watcher, unless it has ended by a compaction that the client does not know of yet.
+            if *creation != restart.creation || !self.watches.cancel(id) {
+                continue;
+            }
+            let mut options = options.clone();
+            options.id = Some(id);
+            if let Ok(created) = self.watches.watch(options.from(Revision(restart.from))) {
+                return Some(self.created(created).into());
+            }
+        }
+        None
     }
 
     /// Handles requests of the client until one of them has a response.
@@ -197,6 +249,9 @@ impl WatchSession {
     }
 
     fn create(&mut self, request: WatchCreateRequest) -> WatchResponse {
+        if let Some(restartable) = &mut self.restartable {
+            restartable.creations += 1;
+        }
         // WA-7: before all other checks.
         if request.start_revision < 0 {
             return self.not_created(EtcdError::Compacted.text().into());
@@ -208,8 +263,14 @@ impl WatchSession {
         }
         let is_fragmented = request.fragment;
         let start = request.start_revision;
-        match self.watches.watch(convert_watch_create(request)) {
+        let options = convert_watch_create(request);
+        let kept = self.restartable.is_some().then(|| options.clone());
+        match self.watches.watch(options) {
             Ok(created) => {
+                if let (Some(restartable), Some(options)) = (&mut self.restartable, kept) {
+                    let watcher = (restartable.creations, options);
+                    restartable.watchers.insert(created.id, watcher);
+                }
                 let delay = self.node.watch_catch_up_delay;
                 let is_from_past = (1..=created.revision.0).contains(&start);
                 if is_from_past && !delay.is_zero() && matches!(self.catch_up, CatchUp::Prompt) {
@@ -218,16 +279,19 @@ impl WatchSession {
                 if is_fragmented {
                     self.fragmented.insert(created.id);
                 }
-                let response = pb::WatchResponse {
-                    // WA-8
-                    header: Some(self.node.headers.at(created.revision)),
-                    watch_id: created.id.0,
-                    created: true,
-                    ..pb::WatchResponse::default()
-                };
-                response.into()
+                self.created(created).into()
             }
             Err(error) => self.not_created(status::cancel_reason(error).into()),
+        }
+    }
+
+    fn created(&self, created: WatchCreated) -> pb::WatchResponse {
+        pb::WatchResponse {
+            // WA-8
+            header: Some(self.node.headers.at(created.revision)),
+            watch_id: created.id.0,
+            created: true,
+            ..pb::WatchResponse::default()
         }
     }
 
@@ -249,6 +313,7 @@ impl WatchSession {
             return None;
         }
         self.fragmented.remove(&id);
+        self.forget(id);
         let response = pb::WatchResponse {
             // WA-20
             header: Some(self.node.current_header()),
@@ -271,16 +336,26 @@ impl WatchSession {
                 watch_id: id.map_or(INVALID_WATCH_ID, |id| id.0),
                 ..pb::WatchResponse::default()
             },
-            engine::WatchResponse::Compacted { id, compacted } => pb::WatchResponse {
-                // WA-40
-                header: Some(self.node.headers.without_revision()),
-                watch_id: id.0,
-                canceled: true,
-                compact_revision: compacted.0,
-                ..pb::WatchResponse::default()
-            },
+            engine::WatchResponse::Compacted { id, compacted } => {
+                self.forget(id);
+                pb::WatchResponse {
+                    // WA-40
+                    header: Some(self.node.headers.without_revision()),
+                    watch_id: id.0,
+                    canceled: true,
+                    compact_revision: compacted.0,
+                    ..pb::WatchResponse::default()
+                }
+            }
         };
         response.into()
+    }
+
+    /// Removes a watcher that has ended from those that can begin again.
+    fn forget(&mut self, id: WatchId) {
+        if let Some(restartable) = &mut self.restartable {
+            restartable.watchers.remove(&id);
+        }
     }
 
     fn convert_events(&mut self, id: WatchId, revision: Revision, events: Events) -> WatchEvents {
@@ -312,6 +387,8 @@ impl Stream for WatchSession {
         let is_stopping = Pin::new(shutdown).poll(context).is_ready();
         let next = if let Some(fragment) = session.fragments.pop_front() {
             Ok(fragment.into())
+        } else if let Some(created) = session.restart() {
+            Ok(created)
         } else if is_stopping {
             // WA-17
             match session.poll_shutdown(context) {

@@ -17,7 +17,10 @@ use revstore_control::{
     open::{Connection, Work},
 };
 use revstore_engine::{Engine, KeyRange};
-use revstore_grpc::{RpcKind, RpcMethod, Shutdown, intercept::WatchRequestInfo};
+use revstore_grpc::{
+    RpcKind, RpcMethod, Shutdown,
+    intercept::{WatchRequestInfo, WatchRestarts},
+};
 use tonic::{Code, Status};
 
 use super::{ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Caller, preset_error};
@@ -26,6 +29,8 @@ use super::{ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Call
 #[derive(Debug)]
 pub(super) struct CallInfo {
     pub(super) interceptor: Interceptor,
+    /// Of a watch stream: the watches that continue from the history.
+    pub(super) restarts: WatchRestarts,
     pub(super) engine: Engine,
     pub(super) node_shutdown: Shutdown,
     /// The maximum length of a message of the client.
@@ -60,13 +65,13 @@ pub(super) enum CallKind {
 struct CallState {
     /// Counts the call for automatic time.
     work: Work,
+    /// Whether a request waits for the end of a delay by the time of the wall, in which the call counts.
+    waits_for_wall: bool,
     /// The call ends with this, by a rule.
     failure: Option<Status>,
     /// The answer is replaced by this.
     after: Option<Status>,
     rule: Option<RuleId>,
-    /// Whether a request waits for the end of a delay by the time of the wall, in which the call counts.
-    waits_for_wall: bool,
     keys: Vec<KeyRange>,
     /// Requests for the services that no client has sent.
     injected: VecDeque<Bytes>,
@@ -115,15 +120,16 @@ impl CallInfo {
         };
         let user = (services.counted.services).user_of(headers, caller.certified.as_ref());
         let work = interceptor.open.activity().start();
-        let time = interceptor.delays.now();
-        Self {
-            engine: services.engine.clone(),
-            node_shutdown: services.node_shutdown.clone(),
-            bytes_max: services.message_bytes_max,
         if let Some(http) = &caller.http {
             // The call counts in the place of the request that the gateway converts.
             http.lock().park();
         }
+        let time = interceptor.delays.now();
+        Self {
+            restarts: WatchRestarts::default(),
+            engine: services.engine.clone(),
+            node_shutdown: services.node_shutdown.clone(),
+            bytes_max: services.message_bytes_max,
             method,
             position,
             kind,
@@ -135,13 +141,13 @@ impl CallInfo {
             interceptor,
             state: Mutex::new(CallState {
                 work,
+                waits_for_wall: false,
                 failure: None,
                 after: None,
                 rule: None,
                 keys: Vec::new(),
                 injected: VecDeque::new(),
                 request_task: None,
-                waits_for_wall: false,
                 response_task: None,
                 unanswered: VecDeque::new(),
                 wants_progress: false,

@@ -90,7 +90,10 @@ where
         let call = CallInfo::new(self, request.uri().path(), request.headers(), caller);
         let call = Arc::new(call);
         self.counted.count_with(request, address, |request| {
-            let request = request.map(|body| ControlledRequest::new(body, call.clone()));
+            let mut request = request.map(|body| ControlledRequest::new(body, call.clone()));
+            if call.kind == CallKind::Watch {
+                request.extensions_mut().insert(call.restarts.clone());
+            }
             ControlledFuture {
                 response: Some(self.counted.services.clone().call(request)),
                 call: CallEnd(Some(call)),

@@ -18,14 +18,10 @@ use revstore_control::{
 use revstore_engine::KeyRange;
 use revstore_grpc::{
     EtcdError,
-    intercept::{self, WatchRequestInfo, WatchResponseInfo},
+    intercept::{self, WatchRequestInfo, WatchResponseInfo, WatchRestart},
 };
 use tonic::Status;
 
-use super::{
-    HELD_BYTES_MAX,
-    held::{Held, Response},
-};
 use crate::control::{
     call::{CallInfo, outcome_of, success},
     keep_alives::end_of_stream,
@@ -35,6 +31,9 @@ use crate::control::{
 };
 
 /// The responses of a watch stream. It is polled only while the connection can be written, as the session behind it.
+///
+/// The events of a held watch are dropped, and read from the history when it is released: the session lets the watch begin
+/// again behind what the client was sent. So a held watch takes no memory, and the others of its stream go on.
 #[derive(Debug)]
 pub(in crate::control) struct WatchBody {
     /// `None` after the end.
@@ -42,18 +41,27 @@ pub(in crate::control) struct WatchBody {
     call: Arc<CallInfo>,
     stream: Arc<WatchStream>,
     messages: Messages,
-    /// What is sent next. Bounded by what is released at once and by one response.
+    /// What is sent next. Bounded by one response, and by the ends of held watches.
     ready: VecDeque<Bytes>,
     watches: HashMap<i64, OpenWatch>,
-    held: Held,
+    /// The number of responses to creations.
+    creations: u64,
+    /// The open watches of which something was dropped that the client has not got since.
+    waiting: HashSet<i64>,
+    /// The watches that begin again, until the session has confirmed it.
+    restarting: HashSet<i64>,
     /// The watches that a rule holds.
     held_by_rule: HashSet<i64>,
-    /// Whether a watch with held responses may have been released.
+    /// Whether a watch that waits may have been released.
     is_released: bool,
     /// The watches that were canceled without the services, until these confirm it.
     canceled: HashSet<i64>,
-    /// The watches that get the next progress notification of the stream.
+    /// The watches that get the next progress notification of the stream at which they do not wait.
     bookmarks: HashSet<i64>,
+    /// Whether a progress notification of the stream was dropped that the client has asked for.
+    owes_progress: bool,
+    /// Whether the services were asked for one since their last response.
+    has_asked_progress: bool,
     /// The first response of the stream, whose header is that of all.
     header: Bytes,
     outcome: Option<Outcome>,
@@ -66,12 +74,30 @@ pub(in crate::control) struct WatchBody {
 struct OpenWatch {
     watch: Arc<Watch>,
     range: KeyRange,
+    /// The number of the response to its creation.
+    creation: u64,
+    /// The revision up to which the client was sent everything.
+    position: i64,
+    /// Whether later events were dropped.
+    has_missed: bool,
+    /// The end that the client gets when it is released: a compaction.
+    end: Option<Response>,
+    /// Whether rules have decided about the next event already.
+    is_decided: bool,
     /// The end of the rule that holds it.
     hold: Option<Removal>,
     /// Whether further fragments of the last response that was sent follow.
     is_in_fragments: bool,
     /// Whether it is canceled after them.
     is_canceled_next: bool,
+}
+
+/// A response of the services.
+#[derive(Debug)]
+struct Response {
+    /// The message with its prefix.
+    bytes: Bytes,
+    info: WatchResponseInfo,
 }
 
 impl OpenWatch {
@@ -94,11 +120,15 @@ impl WatchBody {
             messages: Messages::default(),
             ready: VecDeque::new(),
             watches: HashMap::new(),
-            held: Held::default(),
+            creations: 0,
+            waiting: HashSet::new(),
+            restarting: HashSet::new(),
             held_by_rule: HashSet::new(),
             is_released: false,
             canceled: HashSet::new(),
             bookmarks: HashSet::new(),
+            owes_progress: false,
+            has_asked_progress: false,
             header: Bytes::new(),
             outcome: None,
             _node: node,
@@ -153,15 +183,51 @@ impl WatchBody {
         has_ended
     }
 
-    /// Makes the held responses of watches that are not held any longer ready.
+    /// Lets the watches that are not held any longer go on: from the history, if they have missed something, or to their end.
     fn release(&mut self) {
-        if !std::mem::take(&mut self.is_released) || self.held.is_empty() {
+        if !std::mem::take(&mut self.is_released) || self.waiting.is_empty() {
             return;
         }
-        let watches = &self.watches;
-        let is_held = |id: i64| watches.get(&id).is_some_and(OpenWatch::is_held);
-        for response in self.held.release(is_held) {
-            self.send(response);
+        let is_released = |id: &&i64| {
+            let is_held = self.watches.get(*id).is_some_and(OpenWatch::is_held);
+            !is_held && !self.restarting.contains(*id)
+        };
+        let mut released: Vec<i64> = self.waiting.iter().filter(is_released).copied().collect();
+        released.sort_unstable();
+        for id in released {
+            let Some(open) = self.watches.get_mut(&id) else {
+                self.waiting.remove(&id);
+                continue;
+            };
+            if let Some(end) = open.end.take() {
+                self.send(end);
+            } else if std::mem::take(&mut open.has_missed) {
+                self.restarting.insert(id);
+                self.call.restarts.request(WatchRestart {
+                    creation: open.creation,
+                    watch_id: id,
+                    from: open.position.saturating_add(1),
+                });
+            }
+        }
+    }
+
+    /// Returns whether something that a watch gets must wait.
+    fn waits(&self, id: i64) -> bool {
+        self.waiting.contains(&id) || self.watches.get(&id).is_some_and(OpenWatch::is_held)
+    }
+
+    /// Asks the services for a progress notification that is due and that they have not sent: they send none while a watch
+    /// reads the history.
+    fn ask_progress(&mut self) {
+        if self.has_asked_progress {
+            return;
+        }
+        let is_due = (self.owes_progress && self.waiting.is_empty())
+            || self.bookmarks.iter().any(|id| !self.waits(*id));
+        if is_due {
+            self.has_asked_progress = true;
+            self.call.inject(intercept::progress_request());
         }
     }
 
@@ -185,9 +251,8 @@ impl WatchBody {
 
     /// Removes a watch that has ended.
     fn remove(&mut self, id: i64) {
-        self.held.remove(id);
+        self.waiting.remove(&id);
         self.held_by_rule.remove(&id);
-        self.is_released = true;
         self.bookmarks.remove(&id);
         if let Some(open) = self.watches.remove(&id) {
             self.call.interceptor.open.watch_ended(open.watch.id());
@@ -204,7 +269,8 @@ impl WatchBody {
         }
         let sent = info.last_event.unwrap_or(info.revision);
         if id < 0 {
-            for open in self.watches.values() {
+            for open in self.watches.values_mut() {
+                open.position = open.position.max(sent);
                 open.watch.sent(sent);
             }
             return;
@@ -214,6 +280,7 @@ impl WatchBody {
         };
         open.is_in_fragments = info.is_fragment;
         if !info.is_fragment {
+            open.position = open.position.max(sent);
             open.watch.sent(sent);
             self.call.record_progress(open.watch.id(), sent);
             if std::mem::take(&mut open.is_canceled_next) {
@@ -239,7 +306,15 @@ impl WatchBody {
             bytes: message.0,
             info,
         };
+        self.has_asked_progress = false;
+        let id = info.watch_id;
+        if (info.is_created || info.is_canceled) && self.restarting.remove(&id) && info.is_created {
+            // What comes now is of the watch that has begun again.
+            self.waiting.remove(&id);
+            return None;
+        }
         if info.is_created {
+            self.creations += 1;
             return self.create(response);
         }
         if self.canceled.contains(&info.watch_id) {
@@ -278,11 +353,6 @@ impl WatchBody {
             }) = &request.watch
         {
             self.canceled.remove(&info.watch_id);
-            // I6: a notification that waits says nothing about the events of this watch. The client gets a later one.
-            if self.held.remove_progress() {
-                self.is_released = true;
-                self.call.inject(intercept::progress_request());
-            }
             let watch_info = WatchInfo {
                 front: None,
                 client: self.call.client.clone(),
@@ -297,12 +367,18 @@ impl WatchBody {
                     info.revision + 1
                 },
             };
+            let position = watch_info.start - 1;
             let open = &self.call.interceptor.open;
             let watch = open.watch_created(watch_info, &self.stream);
             number = Some(watch.id());
             let open_watch = OpenWatch {
                 watch,
                 range: range.clone(),
+                creation: self.creations,
+                position,
+                has_missed: false,
+                end: None,
+                is_decided: false,
                 hold: None,
                 is_in_fragments: false,
                 is_canceled_next: false,
@@ -315,22 +391,25 @@ impl WatchBody {
 
     /// Handles a progress notification for all watches of the stream: the answer to the client, to commands, or both.
     fn progress(&mut self, content: &[u8], response: Response) {
-        let mut ids: Vec<i64> = self.bookmarks.drain().collect();
+        let bookmarks = self.bookmarks.iter().copied();
+        let mut ids: Vec<i64> = bookmarks.filter(|id| !self.waits(*id)).collect();
         ids.sort_unstable();
         for id in ids {
+            self.bookmarks.remove(&id);
             let info = WatchResponseInfo {
                 watch_id: id,
                 ..response.info
             };
             let bytes = intercept::progress_response(content, id);
-            // I6: a watch that was released since may still have events that wait.
-            let is_held = self.watches.get(&id).is_some_and(OpenWatch::is_held);
-            let waits = self.held.contains(id) || is_held;
-            self.queue(Response { bytes, info }, waits);
+            self.send(Response { bytes, info });
         }
-        if self.call.wants_progress() {
-            let waits = !self.held.is_empty();
-            self.queue(response, waits);
+        if !self.call.wants_progress() {
+            return;
+        }
+        // I6: not true before the events that watches have missed. The client gets a later one.
+        self.owes_progress = !self.waiting.is_empty();
+        if !self.owes_progress {
+            self.send(response);
         }
     }
 
@@ -343,19 +422,27 @@ impl WatchBody {
         };
         if info.is_canceled && info.compact_revision == 0 {
             // The client has canceled it, and wants nothing more of it.
-            self.held.remove(info.watch_id);
-            self.is_released = true;
             self.send(response);
             return None;
         }
+        if self.restarting.contains(&info.watch_id) {
+            // Of the watch before: it comes again.
+            return None;
+        }
         let rules = &self.call.interceptor.rules;
-        let is_new = !open.is_in_fragments && !self.held.contains(info.watch_id);
-        if info.last_event.is_some() && is_new && !open.is_held() && !rules.is_empty() {
+        let is_new = !open.is_in_fragments && !open.has_missed;
+        if info.last_event.is_some()
+            && is_new
+            && !open.is_held()
+            && !std::mem::take(&mut open.is_decided)
+            && !rules.is_empty()
+        {
             let keys = std::slice::from_ref(&open.range);
             let decision = rules.decide_events(&self.call.for_rules(keys));
             match decision.action.map(|(_, action)| action) {
                 Some(Action::Hold) => {
                     open.hold = decision.removal;
+                    open.is_decided = true;
                     self.held_by_rule.insert(info.watch_id);
                     open.watch.set_held_by_rule(true);
                 }
@@ -367,17 +454,22 @@ impl WatchBody {
                 _ => {}
             }
         }
-        let waits = self.held.contains(info.watch_id) || (!open.is_in_fragments && open.is_held());
-        self.queue(response, waits);
-        None
-    }
-
-    fn queue(&mut self, response: Response, waits: bool) {
-        if waits {
-            self.held.push(response);
-        } else {
+        let is_held = !open.is_in_fragments && open.is_held();
+        if !is_held && !open.has_missed {
             self.send(response);
+            return None;
         }
+        if info.is_canceled {
+            open.end = Some(response);
+        } else if info.last_event.is_some() {
+            open.has_missed = true;
+        } else {
+            // The client gets a later one.
+            self.bookmarks.insert(info.watch_id);
+            return None;
+        }
+        self.waiting.insert(info.watch_id);
+        None
     }
 
     /// Ends the stream with a status.
@@ -426,10 +518,9 @@ impl Body for WatchBody {
                 }
                 continue;
             }
-            let is_full = body.held.bytes_max() >= HELD_BYTES_MAX;
             let polled = match &mut body.inner {
-                Some(inner) if !is_full => Pin::new(inner).poll_frame(context),
-                _ => Poll::Pending,
+                Some(inner) => Pin::new(inner).poll_frame(context),
+                None => Poll::Ready(None),
             };
             if let Some(status) = body.call.take_failure() {
                 return Poll::Ready(Some(Ok(body.end(&status))));
@@ -438,7 +529,8 @@ impl Body for WatchBody {
                 // The rules of watches that are held since.
                 Poll::Pending if body.poll_rules(context) => {}
                 Poll::Pending => {
-                    body.stream.set_idle(!is_full);
+                    body.ask_progress();
+                    body.stream.set_idle(true);
                     body.call.park();
                     return Poll::Pending;
                 }

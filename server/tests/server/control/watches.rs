@@ -1,11 +1,13 @@
 //! Holds, cuts, cancellations and bookmarks of watches.
 
+use std::time::Duration;
+
 use revstore_control::{
     fault::{Action, KeySelector, Selector, Trigger},
     open::{WatchCommand, WatchState},
 };
 use revstore_proto::etcdserverpb::{
-    WatchCancelRequest, WatchProgressRequest, watch_request::RequestUnion,
+    WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, watch_request::RequestUnion,
 };
 use tonic::Code;
 
@@ -42,8 +44,7 @@ async fn a_held_watch_gets_its_events_when_it_is_released() {
     assert_eq!(state(&controlled, 0), (WatchState::Held, 5));
     until(|| state(&controlled, 1) == (WatchState::Synced, 0)).await;
     open.command(Some(id), WatchCommand::Release).unwrap();
-    assert_eq!(watch.next_keys().await, ["a1"]);
-    assert_eq!(watch.next_keys().await, ["a2"]);
+    assert_eq!(watch.next_keys().await, ["a1", "a2"]);
     let progress = watch.next().await;
     assert_eq!((progress.watch_id, progress.events.len()), (-1, 0));
     assert!(progress.header.unwrap().revision >= 5);
@@ -66,8 +67,7 @@ async fn a_rule_holds_watches_until_it_is_removed() {
     until(|| controlled.fired(rule) == 1).await;
     assert_eq!(state(&controlled, 0).0, WatchState::Held);
     controlled.inner.rules.clear(None).unwrap();
-    assert_eq!(watch.next_keys().await, ["a1"]);
-    assert_eq!(watch.next_keys().await, ["a2"]);
+    assert_eq!(watch.next_keys().await, ["a1", "a2"]);
     put(channel, "a3").await.unwrap();
     assert_eq!(watch.next_keys().await, ["a3"]);
 }
@@ -178,27 +178,91 @@ async fn a_bookmark_tells_one_watch_that_it_got_everything() {
 }
 
 #[tokio::test]
-async fn a_watch_holds_a_bounded_amount_and_loses_nothing() {
+async fn a_held_watch_loses_nothing_and_does_not_stop_the_others_of_its_stream() {
     const EVENTS: usize = 40;
     const BYTES: usize = 512 * 1024;
     let controlled = Controlled::start();
     let channel = controlled.connect().await;
     let mut watch = WatchClientStream::open(channel.clone()).await;
-    watch.create("a", 0).await;
+    let held = watch.create("a", 0).await;
+    watch.create("b", 0).await;
     let open = &controlled.inner.open;
-    open.command(None, WatchCommand::Hold).unwrap();
+    let id = open.watches(0)[0].id;
+    open.command(Some(id), WatchCommand::Hold).unwrap();
     let engine = controlled.server.engine();
     for number in 0..EVENTS {
         engine
             .put(format!("a{number:03}"), vec![b'x'; BYTES])
             .unwrap();
     }
-    until(|| state(&controlled, 0).0 == WatchState::Held).await;
-    open.command(None, WatchCommand::Release).unwrap();
+    put(channel.clone(), "b").await.unwrap();
+    assert_eq!(watch.next_keys().await, ["b"]);
+    assert_eq!(state(&controlled, 0), (WatchState::Held, 41));
+    open.command(Some(id), WatchCommand::Release).unwrap();
     let mut keys = Vec::new();
     while keys.len() < EVENTS {
-        keys.extend(watch.next_keys().await);
+        let response = watch.next().await;
+        assert_eq!(response.watch_id, held);
+        let events = response.events.into_iter();
+        keys.extend(events.map(|it| String::from_utf8(it.kv.unwrap().key.to_vec()).unwrap()));
     }
     let expected: Vec<_> = (0..EVENTS).map(|number| format!("a{number:03}")).collect();
     assert_eq!(keys, expected);
+}
+
+#[tokio::test]
+async fn a_command_to_a_watch_does_not_wait_for_a_delayed_creation() {
+    let controlled = Controlled::start();
+    let mut watch = WatchClientStream::open(controlled.connect().await).await;
+    let id = watch.create("a", 0).await;
+    let delay = Action::Delay {
+        time: Duration::from_secs(60),
+        wall: false,
+    };
+    let rule = controlled.add(method("Watch"), Trigger::Next(1), delay);
+    watch
+        .send(RequestUnion::CreateRequest(WatchCreateRequest {
+            key: "b".into(),
+            ..WatchCreateRequest::default()
+        }))
+        .await;
+    until(|| controlled.fired(rule) == 1).await;
+    let open = &controlled.inner.open;
+    open.command(None, WatchCommand::Bookmark).unwrap();
+    let progress = watch.next().await;
+    assert_eq!((progress.watch_id, progress.events.len()), (id, 0));
+    open.command(None, WatchCommand::CancelCompacted).unwrap();
+    let canceled = watch.next().await;
+    assert!(
+        canceled.canceled && canceled.compact_revision > 0,
+        "{canceled:?}"
+    );
+    controlled.inner.rules.clear(Some(rule)).unwrap();
+    assert!(watch.next().await.created);
+}
+
+#[tokio::test]
+async fn a_held_watch_whose_events_are_compacted_ends_when_it_is_released() {
+    let controlled = Controlled::start();
+    let channel = controlled.connect().await;
+    let mut watch = WatchClientStream::open(channel.clone()).await;
+    let (held, idle) = (watch.create("a", 0).await, watch.create("b", 0).await);
+    let open = &controlled.inner.open;
+    open.command(None, WatchCommand::Hold).unwrap();
+    for key in ["a1", "a2", "a3"] {
+        put(channel.clone(), key).await.unwrap();
+    }
+    until(|| state(&controlled, 0).0 == WatchState::Held).await;
+    let engine = controlled.server.engine();
+    let current = engine.current_revision();
+    engine.compact(current).unwrap().run();
+    open.command(None, WatchCommand::Release).unwrap();
+    let end = watch.next().await;
+    assert!(end.canceled && end.watch_id == held, "{end:?}");
+    assert_eq!(end.compact_revision, current.0);
+    until(|| open.watch_count() == 1).await;
+    // The other one has missed nothing.
+    put(channel, "b1").await.unwrap();
+    let response = watch.next().await;
+    assert_eq!((response.watch_id, response.events.len()), (idle, 1));
 }
