@@ -135,10 +135,15 @@ fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     if hosts.next().is_some() {
         return None;
     }
-    if host.starts_with('[') {
-        return Some(&host[..=host.find(']')?]);
-    }
-    Some(host.split_once(':').map_or(host, |(host, _)| host))
+    let end = if host.starts_with('[') {
+        host.find(']')? + 1
+    } else {
+        host.find(':').unwrap_or(host.len())
+    };
+    let (host, port) = host.split_at(end);
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_valid = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    is_valid.then_some(host)
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -188,6 +193,11 @@ mod tests {
             "10.0.0.1:2378",
             "[::2]",
             "[::1",
+            "[::1].example.com",
+            "[::1]example.com:80",
+            "localhost:80@example.com",
+            "localhost:80:80",
+            "localhost:http",
             "",
             "0.0.0.0",
         ];
@@ -198,6 +208,8 @@ mod tests {
         let twice = [("host", "localhost"), ("host", "example.com")];
         assert_eq!(check(&access, "/", &twice), Err(Code::PermissionDenied));
         assert_eq!(check(&access, "http://127.0.0.1:5/x", &[]), Ok(()));
+        let user = check(&access, "http://localhost:80@example.com/x", &[]);
+        assert_eq!(user, Err(Code::PermissionDenied));
         let rebound = check(&access, "http://example.com/x", &[("host", "localhost")]);
         assert_eq!(rebound, Err(Code::PermissionDenied));
         let any = Access {
