@@ -14,6 +14,8 @@ use serde_json::value::RawValue;
 pub(super) enum Output {
     /// One object; a table has these fields.
     Fields(&'static [&'static str]),
+    /// As `Fields`, and a text of several lines in the field with this name, if it is not empty. It follows an empty line.
+    FieldsAndText(&'static [&'static str], &'static str),
     /// A list in the field with this name; a table has these columns.
     Rows(&'static str, &'static [&'static str]),
     /// Objects, one after the other; a table has these columns, without a header.
@@ -33,12 +35,25 @@ pub(super) fn print(
     line: &[u8],
 ) -> io::Result<()> {
     match output {
-        Output::Fields(_) | Output::Stream(_) | Output::File(_) if is_json => {
+        Output::Fields(_) | Output::FieldsAndText(..) | Output::Stream(_) | Output::File(_)
+            if is_json =>
+        {
             out.write_all(line)?;
             out.write_all(b"\n")?;
         }
         Output::File(_) => fields(out, FILE, line)?,
         Output::Fields(names) => fields(out, names, line)?,
+        Output::FieldsAndText(names, name) => {
+            fields(out, names, line)?;
+            let object: Value = serde_json::from_slice(line)?;
+            let lines = object[*name].as_str().unwrap_or_default().lines();
+            for (at, line) in lines.enumerate() {
+                if at == 0 {
+                    writeln!(out)?;
+                }
+                writeln!(out, "{}", text(&Value::from(line)))?;
+            }
+        }
         Output::Stream(columns) => {
             let object: Value = serde_json::from_slice(line)?;
             let cells: Vec<_> = columns
@@ -151,6 +166,11 @@ mod tests {
         let line = r#"{"revision":1,"mode":"manual","now":"1m0s"}"#;
         check(&fields, true, line, &format!("{line}\n"));
         check(&fields, false, line, "mode  manual\nnow   1m0s\n");
+        let fork = Output::FieldsAndText(&["id"], "kubeconfig");
+        let line = r#"{"id":"fork-1","kubeconfig":"a: 1\nb: \u001b[2J\n"}"#;
+        check(&fork, true, line, &format!("{line}\n"));
+        check(&fork, false, line, "id  fork-1\n\na: 1\nb: \\u{1b}[2J\n");
+        check(&fork, false, r#"{"id":"fork-1"}"#, "id  fork-1\n");
         let rows = Output::Rows("pending", &["kind", "id", "due"]);
         let line = r#"{"pending":[{"kind":"lease","id":"1f","due":"9s"},{"kind":"progress","id":"","due":"10m0s"}]}"#;
         let json = "{\"kind\":\"lease\",\"id\":\"1f\",\"due\":\"9s\"}\n{\"kind\":\"progress\",\"id\":\"\",\"due\":\"10m0s\"}\n";

@@ -98,7 +98,11 @@ impl Store {
                 });
                 ("StoreRestore", body, POINT)
             }
-            Self::Fork => ("StoreFork", json!({}), Output::Fields(FORK)),
+            Self::Fork => (
+                "StoreFork",
+                json!({}),
+                Output::FieldsAndText(FORK, "kubeconfig"),
+            ),
             Self::Forks => ("StoreForks", json!({}), Output::Rows("forks", FORK)),
             Self::Drop { id } => ("StoreDrop", json!({"id": id}), POINT),
             Self::Reset { keep_revision } => {
