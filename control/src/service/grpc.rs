@@ -1,7 +1,7 @@
 //! The gRPC service.
 
 use futures_util::stream::StreamExt;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::files::Chunks;
 use super::journal::Records;
@@ -28,7 +28,14 @@ impl Grpc {
         request: Request<Streaming<proto::StoreFileChunk>>,
         file: StoreFile,
     ) -> Result<Response<proto::StoreResponse>, Status> {
-        let chunks = request.into_inner().map(|chunk| Ok(chunk?.data));
+        let chunks = request.into_inner().map(|chunk| match chunk {
+            Ok(chunk) => Ok(chunk.data),
+            // The code of tonic for a message that is too large.
+            Err(status) if status.code() == Code::OutOfRange => {
+                Err(Status::resource_exhausted(status.message()))
+            }
+            Err(status) => Err(status),
+        });
         let answer = files::load(&self.control, file, 0, chunks).await?;
         Ok(Response::new(answer))
     }

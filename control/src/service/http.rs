@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body::Body;
+use http_body_util::Full;
 use tonic::body::Body as TonicBody;
 use tonic::codegen::StdError;
 use tower_service::Service;
@@ -19,12 +20,14 @@ use super::{REQUEST_BYTES_MAX, json};
 use crate::control::Control;
 use crate::proto::control_server::ControlServer;
 
+/// The length of what precedes a message in a body of gRPC.
+const PREFIX_BYTES: usize = 5;
+
 /// The service of a port of control, for any number of connections: gRPC calls of `revstore.control.v1.Control`, and
 /// their JSON form, `POST /control/v1/METHOD`.
 ///
-/// Clones share the control. A request has at most [`REQUEST_BYTES_MAX`](super::REQUEST_BYTES_MAX) bytes, except for the
-/// files of `StoreLoad` and `StoreImport`. Needs a tokio
-/// runtime with time.
+/// Clones share the control. A request has at most [`REQUEST_BYTES_MAX`](super::REQUEST_BYTES_MAX) bytes, and arrives within
+/// 10 s, except for the files of `StoreLoad` and `StoreImport`, whose parts do. Needs a tokio runtime with time.
 #[derive(Clone, Debug)]
 pub struct ControlService {
     control: Control,
@@ -61,9 +64,21 @@ impl ControlService {
             Err(status) if is_grpc => status.into_http(),
             Err(status) => json::refusal(&status),
             Ok(()) if is_grpc => {
-                let request = Request::from_parts(parts, body);
-                let Ok(response) = self.grpc.call(request).await;
-                response
+                let path = parts.uri.path();
+                if path.ends_with("/StoreLoad") || path.ends_with("/StoreImport") {
+                    // A file, each chunk of which has limits of its own.
+                    let request = Request::from_parts(parts, body);
+                    let Ok(response) = self.grpc.call(request).await;
+                    return response;
+                }
+                match json::read(body, PREFIX_BYTES + REQUEST_BYTES_MAX).await {
+                    Ok(body) => {
+                        let request = Request::from_parts(parts, Full::new(body));
+                        let Ok(response) = self.grpc.call(request).await;
+                        response
+                    }
+                    Err(refusal) => refusal.status().into_http(),
+                }
             }
             Ok(()) => json::respond(&self.control, self.grpc, &parts, body).await,
         }

@@ -104,10 +104,19 @@ where
 
 /// The reason why a request has no answer.
 #[derive(Debug)]
-enum Refusal {
+pub(super) enum Refusal {
     Of(Status),
     /// With another status of HTTP than that of the code.
     With(StatusCode, Status),
+}
+
+impl Refusal {
+    /// Returns the status of gRPC.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Self::Of(status) | Self::With(_, status) => status,
+        }
+    }
 }
 
 impl From<Status> for Refusal {
@@ -152,7 +161,7 @@ where
     if let Some(file) = file {
         return load(control, &method, file, body).await;
     }
-    let json = read(body).await?;
+    let json = read(body, REQUEST_BYTES_MAX).await?;
     let message = to_message(&method.input(), &json)?;
     if name == "FaultAdd" {
         check_numbers(&method.input(), &json)?;
@@ -284,11 +293,12 @@ fn set_json(response: &mut Response<TonicBody>) {
     response.headers_mut().insert(header::CONTENT_TYPE, json);
 }
 
-async fn read<B>(body: B) -> Result<Bytes, Refusal>
+/// Reads the body of a request, of at most `bytes_max` bytes, which must arrive within [`BODY_TIME`].
+pub(super) async fn read<B>(body: B, bytes_max: usize) -> Result<Bytes, Refusal>
 where
     B: Body<Data = Bytes, Error: Into<StdError>>,
 {
-    let body = Limited::new(body, REQUEST_BYTES_MAX);
+    let body = Limited::new(body, bytes_max);
     match tokio::time::timeout(BODY_TIME, std::pin::pin!(body).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {

@@ -221,3 +221,47 @@ async fn a_body_that_does_not_arrive_is_given_up() {
     let Ok(response) = fixture.service.call(request.body(never).unwrap()).await;
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_over_grpc_have_the_same_limits() {
+    let mut fixture = Fixture::new();
+    let mut client = fixture.grpc();
+    let too_large = revstore_control::proto::ClockAdvanceRequest {
+        by: "1s".repeat(REQUEST_BYTES_MAX),
+        to_next: false,
+    };
+    let refused = client.clock_advance(too_large).await.unwrap_err();
+    let expected = "the request is larger than 1048576 bytes";
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::ResourceExhausted, expected)
+    );
+    let chunk = revstore_control::proto::StoreFileChunk {
+        data: vec![0; REQUEST_BYTES_MAX + 1].into(),
+    };
+    let chunks = futures_util::stream::iter([chunk]);
+    let refused = client.store_load(chunks).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    let never = http_body_util::StreamBody::new(futures_util::stream::pending::<
+        Result<http_body::Frame<Bytes>, std::convert::Infallible>,
+    >());
+    let request = Request::post("/revstore.control.v1.Control/ClockPending")
+        .header("host", "localhost")
+        .header("content-type", "application/grpc");
+    let Ok(response) = fixture.service.call(request.body(never).unwrap()).await;
+    let status = tonic::Status::from_header_map(response.headers()).unwrap();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn the_journal_is_not_asked_for_unknown_methods() {
+    let fixture = Fixture::new();
+    let (status, code, text) = fixture
+        .refused("JournalRead", json!({"methods": ["Put", "Putt"]}))
+        .await;
+    assert_eq!(
+        (status, code),
+        (StatusCode::BAD_REQUEST, Code::InvalidArgument)
+    );
+    assert!(text.contains("\"Putt\""), "{text}");
+}
