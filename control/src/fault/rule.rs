@@ -93,7 +93,7 @@ pub enum RuleError {
 impl Rule {
     /// Checks the parts of the rule, and returns the positions of its methods; empty for all.
     pub(crate) fn check(&self, methods: &[Method]) -> Result<Vec<usize>, RuleError> {
-        let positions = self.positions(methods)?;
+        let positions = positions(&self.selector.methods, methods)?;
         let selected = |kind| {
             let mut positions = positions.iter();
             positions.is_empty_or(|position: &usize| methods[*position].kind == kind)
@@ -179,23 +179,6 @@ impl Rule {
         }
     }
 
-    /// Returns the positions of the methods that the selector names.
-    fn positions(&self, methods: &[Method]) -> Result<Vec<usize>, RuleError> {
-        let mut positions = Vec::new();
-        for name in &self.selector.methods {
-            let found = methods.iter().enumerate();
-            let found = found.filter(|(_, method)| is_named(method.name, name));
-            let before = positions.len();
-            positions.extend(found.map(|(position, _)| position));
-            if name.is_empty() || positions.len() == before {
-                return Err(RuleError::UnknownMethod(name.clone()));
-            }
-        }
-        positions.sort_unstable();
-        positions.dedup();
-        Ok(positions)
-    }
-
     fn check_trigger(&self) -> Result<(), RuleError> {
         match self.trigger {
             Trigger::Next(0) => Err(RuleError::NeverFires("the next 0 calls")),
@@ -233,6 +216,23 @@ impl Rule {
             Action::Stale { .. } => "--stale",
         }
     }
+}
+
+/// Returns the positions of the methods with these names.
+pub(super) fn positions(names: &[String], methods: &[Method]) -> Result<Vec<usize>, RuleError> {
+    let mut positions = Vec::new();
+    for name in names {
+        let found = methods.iter().enumerate();
+        let found = found.filter(|(_, method)| is_named(method.name, name));
+        let before = positions.len();
+        positions.extend(found.map(|(position, _)| position));
+        if name.is_empty() || positions.len() == before {
+            return Err(RuleError::UnknownMethod(name.clone()));
+        }
+    }
+    positions.sort_unstable();
+    positions.dedup();
+    Ok(positions)
 }
 
 impl Failure {

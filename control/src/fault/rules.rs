@@ -10,7 +10,7 @@ use revstore_engine::KeyRange;
 
 use super::action::Action;
 use super::removal::{Removal, Signal};
-use super::rule::{Rule, RuleError, RuleId};
+use super::rule::{Rule, RuleError, RuleId, positions};
 use super::selector::KeySelector;
 use super::trigger::TriggerState;
 use crate::call::{Call, Method, MethodKind};
@@ -139,6 +139,17 @@ impl Rules {
     /// Returns the methods that selectors can name.
     pub fn methods(&self) -> &[Method] {
         &self.shared.methods
+    }
+
+    /// Checks that each name is that of a method, as in selectors, for a server with methods.
+    ///
+    /// # Errors
+    /// [`RuleError::UnknownMethod`].
+    pub fn check_names(&self, names: &[String]) -> Result<(), RuleError> {
+        if self.shared.is_front {
+            return Ok(());
+        }
+        positions(names, &self.shared.methods).map(drop)
     }
 
     /// Adds a rule behind all others. Its number is above those of all rules before.

@@ -109,6 +109,22 @@ impl Journal {
         }
     }
 
+    /// Returns the first records after the one with the number `after` up to the one with the number `until` that pass the
+    /// filter. Looks at `max` of them at most.
+    pub fn page(&self, filter: &Filter, after: u64, until: u64, max: usize) -> Page {
+        let (kept, dropped) = {
+            let ring = self.shared.ring.lock();
+            let (records, dropped) = ring.after(after);
+            let records = records.take(max).filter(|it| it.number <= until);
+            (records.cloned().collect::<Vec<_>>(), dropped)
+        };
+        Page {
+            next: kept.last().map_or(until, |last| last.number),
+            records: kept.into_iter().filter(|it| filter.passes(it)).collect(),
+            dropped: dropped.min(until.saturating_sub(after)),
+        }
+    }
+
     /// Returns a reader of the records that are appended from now on.
     pub fn follow(&self, filter: Filter) -> Follower {
         let last = self.shared.ring.lock().last;

@@ -75,7 +75,8 @@ macro_rules! methods {
                 &self,
                 request: Request<proto::JournalReadRequest>,
             ) -> Result<Response<Records>, Status> {
-                Ok(Response::new(journal::read(&self.control, request.into_inner())))
+                let records = journal::read(&self.control, request.into_inner())?;
+                Ok(Response::new(records))
             }
 
             type StoreDumpStream = Chunks;

@@ -1,5 +1,6 @@
 //! The journal: from records to messages.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::mem;
 use std::sync::Arc;
@@ -12,43 +13,82 @@ use tonic::Status;
 use super::answers::text;
 use super::json;
 use crate::control::Control;
+use crate::error::ControlError;
 use crate::fault::Failure;
-use crate::journal::{Event, Filter, Record};
+use crate::journal::{Event, Filter, Follower, Journal, Record};
 use crate::proto;
 
 /// The records of a response, which are made while the client reads them.
 pub(super) type Records = BoxStream<'static, Result<proto::JournalRecord, Status>>;
 
+/// The number of records that are looked at before the client has read them.
+const RECORDS_READY: usize = 64;
+
 /// Reads the journal.
-pub(super) fn read(control: &Control, request: proto::JournalReadRequest) -> Records {
+pub(super) fn read(
+    control: &Control,
+    request: proto::JournalReadRequest,
+) -> Result<Records, ControlError> {
+    control.hooks().rules.check_names(&request.methods)?;
     let filter = Filter {
         methods: request.methods,
         client: request.client,
         user: request.user,
         connection: request.connection,
     };
-    // Before the kept records are read, so that none is missed between the two.
-    let follower = request
-        .follow
-        .then(|| control.follow_journal(filter.clone()));
-    let page = control.journal(&filter, request.after);
-    let last = page.next;
-    let mut dropped = page.dropped;
-    let kept = page.records.into_iter().map(move |record| {
-        let dropped = mem::take(&mut dropped);
-        Ok(message(&record, dropped))
-    });
-    let kept = stream::iter(kept);
-    let Some(follower) = follower else {
-        return kept.boxed();
+    let journal = control.hooks().journal.clone();
+    // Before the number of the last record is read, so that none is missed between the two.
+    let follower = request.follow.then(|| journal.follow(filter.clone()));
+    let reader = Reader {
+        last: journal.last(),
+        after: request.after,
+        ready: VecDeque::new(),
+        dropped: 0,
+        journal,
+        filter,
+        follower,
     };
-    let new = stream::unfold(follower, async |mut follower| {
-        let next = follower.next().await;
-        Some(((next.record, next.dropped), follower))
+    let records = stream::unfold(reader, async |mut reader| {
+        let record = reader.next().await?;
+        Some((Ok(record), reader))
     });
-    let new = new.filter(move |(record, _)| std::future::ready(record.number > last));
-    let new = new.map(|(record, dropped)| Ok(message(&record, dropped)));
-    kept.chain(new).boxed()
+    Ok(records.boxed())
+}
+
+/// A reader of the kept records, and then of new ones. It keeps only its position, and misses records that are dropped
+/// before it reads them.
+struct Reader {
+    journal: Journal,
+    filter: Filter,
+    /// The number of the last record that it has looked at, and of the last one that was kept at its start.
+    after: u64,
+    last: u64,
+    ready: VecDeque<Arc<Record>>,
+    /// The number of missed records that the client does not know of.
+    dropped: u64,
+    follower: Option<Follower>,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<proto::JournalRecord> {
+        loop {
+            if let Some(record) = self.ready.pop_front() {
+                return Some(message(&record, mem::take(&mut self.dropped)));
+            }
+            if self.after < self.last {
+                let page = (self.journal).page(&self.filter, self.after, self.last, RECORDS_READY);
+                self.after = page.next;
+                self.dropped += page.dropped;
+                self.ready = page.records.into();
+                continue;
+            }
+            let next = self.follower.as_mut()?.next().await;
+            self.dropped += next.dropped;
+            if next.record.number > self.last {
+                self.ready.push_back(next.record);
+            }
+        }
+    }
 }
 
 /// Writes the kept records of the journal as `POST /control/v1/JournalRead` returns them: a JSON object in each line.

@@ -9,6 +9,7 @@ mod access;
 mod files;
 mod fixture;
 mod grpc;
+mod journal;
 mod refusals;
 mod store;
 mod time;
