@@ -421,8 +421,13 @@ impl ServerBuilder {
     /// Starts a server without ports, threads and a runtime of its own: see [`InProcess`]. The URLs to listen on have no
     /// effect. Unless [`clock`](Self::clock) was called, the clock of a new store is a [`TokioClock`].
     ///
+    /// With [`control`](Self::control), the clock is [one of control](ControlClock::in_runtime) that follows the time of the runtime
+    /// in the mode [`System`](crate::ClockMode::System). [`InProcess::control`] has all operations but forks, and there is no
+    /// port for clients in other processes.
+    ///
     /// # Errors
-    /// The thread is not in a tokio runtime, or the builder has one of the options `control`, `tls`, `log` and `persist`.
+    /// The thread is not in a tokio runtime, or the builder has one of the options `tls`, `log`, `persist` and
+    /// [`ControlConfig::listen_url`], or `control` together with `clock` or `store`.
     ///
     /// # Panics
     /// The runtime has no time.
@@ -436,8 +441,10 @@ impl ServerBuilder {
             has_clock,
             ..
         } = self;
+        let control = config.control.clone();
+        let has_port = control.as_ref().is_some_and(|it| it.listen_url.is_some());
         let refused = [
-            ("control", config.control.is_some()),
+            ("control.listen_url", has_port),
             ("tls", config.tls.is_some()),
             ("log", log.is_some()),
             ("persist", config.persist.is_some()),
@@ -448,7 +455,13 @@ impl ServerBuilder {
         if runtime::Handle::try_current().is_err() {
             return Err(StartError::NoRuntime);
         }
-        if !has_clock && store.is_none() {
+        if control.is_some() && (has_clock || store.is_some()) {
+            return Err(StartError::ControlOfStore);
+        }
+        let clock = (control.as_ref()).map(ControlConfig::new_clock_in_runtime);
+        if let Some(clock) = &clock {
+            engine = engine.clock(clock.clone());
+        } else if !has_clock && store.is_none() {
             engine = engine.clock(TokioClock::new());
         }
         config.listen_client_urls.clear();
@@ -457,8 +470,16 @@ impl ServerBuilder {
         config.listen_peer_urls.clear();
         let sockets = Sockets::bind(&config)?;
         let store = open_store(&config, engine, store, min_lease_ttl)?;
-        let node = node::portless(&config, sockets, &store);
-        Ok(InProcess::new(&config, node))
+        Ok(match clock.zip(control.as_ref()) {
+            Some(control) => {
+                let shutdown = Shutdown::new();
+                let ended = shutdown.clone();
+                let (stage, control) =
+                    node::portless_stage(&config, sockets, &store, control, ended);
+                InProcess::controlled(&config, stage, control, shutdown)
+            }
+            None => InProcess::new(&config, node::portless(&config, sockets, &store)),
+        })
     }
 
     /// Starts the server. Blocks until its ports are bound. This takes only the time of the system calls, so

@@ -3,7 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use revstore::{Certificate, Server, StartError, TlsOptions};
+use revstore::{
+    Certificate, ClockMode, ControlConfig, InProcess, ListenUrl, Server, StartError, TlsOptions,
+};
+use revstore_control::{
+    fault::{Action, Preset, Rule, RuleId, Selector, Trigger},
+    journal::Filter,
+    open::WatchCommand,
+    store::RestoreOptions,
+};
 use revstore_proto::etcdserverpb::{
     LeaseGrantRequest, PutRequest, RangeRequest, WatchCreateRequest, WatchRequest,
     kv_client::KvClient, lease_client::LeaseClient, watch_client::WatchClient,
@@ -185,6 +193,194 @@ async fn options_that_cannot_be_honoured_are_refused() {
         matches!(refused, Err(StartError::InProcess { option: "tls" })),
         "{refused:?}"
     );
+    let mut control = ControlConfig::from(ClockMode::Manual);
+    control.listen_url = Some(ListenUrl::localhost(0));
+    let refused = Server::builder().control(control).start_in_process();
+    let option = "control.listen_url";
+    assert!(
+        matches!(&refused, Err(StartError::InProcess { option: refused }) if *refused == option),
+        "{refused:?}"
+    );
+}
+
+fn controlled(mode: ClockMode) -> InProcess {
+    Server::builder().control(mode).start_in_process().unwrap()
+}
+
+fn add(server: &InProcess, method: &str, trigger: Trigger, action: Action) -> RuleId {
+    let selector = Selector {
+        methods: vec![method.to_owned()],
+        ..Selector::default()
+    };
+    let rule = Rule {
+        selector,
+        trigger,
+        action,
+    };
+    server.control().unwrap().add_fault(rule).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_and_holds_work_by_the_time_of_the_runtime() {
+    let server = controlled(ClockMode::System);
+    let control = server.control().unwrap();
+    let mut kv = KvClient::new(server.channel());
+    add(
+        &server,
+        "Put",
+        Trigger::Next(1),
+        Action::Preset(Preset::NoLeader),
+    );
+    let refused = kv.put(put("a", "1")).await.unwrap_err();
+    assert_eq!(refused.message(), "etcdserver: no leader");
+    // A delay by either time takes none outside of the runtime.
+    for wall in [false, true] {
+        let time = Duration::from_secs(3_600);
+        add(
+            &server,
+            "Put",
+            Trigger::Next(1),
+            Action::Delay { time, wall },
+        );
+        let start = tokio::time::Instant::now();
+        kv.put(put("a", "1")).await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), 3_600);
+    }
+    assert_eq!(control.point().time.as_secs(), 7_200);
+    let mut watch = watch_all(server.channel()).await;
+    control.watch(None, WatchCommand::Hold).unwrap();
+    kv.put(put("a", "2")).await.unwrap();
+    let waited = tokio::time::timeout(Duration::from_secs(60), watch.message()).await;
+    assert!(waited.is_err(), "the watch is held");
+    control.watch(None, WatchCommand::Release).unwrap();
+    assert_eq!(watch.message().await.unwrap().unwrap().events.len(), 1);
+    assert_eq!(control.connections().len(), 2);
+    let records = control.journal(&Filter::default(), 0).records;
+    assert!(records.iter().any(|it| it.method == "etcdserverpb.KV/Put"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn manual_and_automatic_time_stand_beside_that_of_the_runtime() {
+    let hour = Duration::from_secs(3_600);
+    let server = controlled(ClockMode::Manual);
+    let control = server.control().unwrap();
+    server.engine().grant(None, 60).unwrap();
+    tokio::time::sleep(hour).await;
+    assert_eq!(server.engine().leases().len(), 1);
+    let point = control.advance(Duration::from_secs(60)).unwrap();
+    assert_eq!(point.time.as_secs(), 60);
+    assert!(server.engine().leases().is_empty());
+    // Due times are jumped to as soon as nothing happens.
+    server.engine().grant(None, 3_600).unwrap();
+    control.set_clock(ClockMode::Auto);
+    let start = tokio::time::Instant::now();
+    while !server.engine().leases().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    assert_eq!(control.point().time.as_secs(), 3_660);
+    let before = control.set_clock(ClockMode::System).time;
+    tokio::time::sleep(hour).await;
+    assert_eq!(control.point().time, before + hour);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_replaced_and_streams_and_connections_end() {
+    let server = controlled(ClockMode::System);
+    let control = server.control().unwrap();
+    let channel = server.channel();
+    let mut kv = KvClient::new(channel.clone());
+    kv.put(put("a", "1")).await.unwrap();
+    control.checkpoint("one").unwrap();
+    kv.put(put("a", "2")).await.unwrap();
+    let mut watch = watch_all(channel.clone()).await;
+    let connections = control.connections();
+    control.restore("one", RestoreOptions::default()).unwrap();
+    let end = watch.message().await.unwrap_err();
+    assert_eq!(end.code(), Code::Unavailable, "{end}");
+    let found = kv.range(range("a")).await.unwrap().into_inner();
+    assert_eq!(found.kvs[0].value, "1");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let now = control.connections();
+    assert!(
+        now.iter()
+            .all(|it| !connections.iter().any(|old| old.id == it.id))
+    );
+    let refused = control.fork().unwrap_err();
+    assert!(refused.to_string().contains("has no forks"), "{refused}");
+    drop(kv);
+    drop(channel);
+    server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_in_memory_have_faults() {
+    let server = controlled(ClockMode::System);
+    let control = server.control().unwrap();
+    add(&server, "Put", Trigger::Next(1), Action::Reset);
+    let mut kv = KvClient::new(server.channel());
+    kv.put(put("a", "1")).await.unwrap_err();
+    kv.put(put("a", "1")).await.unwrap();
+    let rule = add(&server, "Put", Trigger::Always, Action::BlackHole);
+    let lost = tokio::spawn(async move { kv.put(put("a", "2")).await });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!lost.is_finished());
+    assert_eq!(control.hooks().open.activity().busy(), 0);
+    // A client that goes away is noticed.
+    let mut stream = server.connect();
+    let request =
+        "POST /v3/kv/put HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{\"key\":\"YQ==\"}";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(control.connections().len(), 2);
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(control.connections().len(), 1);
+    control.clear_faults(Some(rule)).unwrap();
+    lost.await.unwrap().unwrap_err();
+}
+
+/// What a program sees of a server with faults, with the times: the same in each run.
+async fn faulty_run(seed: u64) -> Vec<String> {
+    let server = controlled(ClockMode::System);
+    let trigger = |probability| Trigger::Probability { probability, seed };
+    let time = Duration::from_millis(700);
+    add(
+        &server,
+        "Put",
+        trigger(0.3),
+        Action::Delay { time, wall: false },
+    );
+    add(&server, "Put", trigger(0.1), Action::Reset);
+    add(
+        &server,
+        "Put",
+        trigger(0.2),
+        Action::Preset(Preset::Timeout),
+    );
+    let start = tokio::time::Instant::now();
+    let mut seen = Vec::new();
+    let mut kv = KvClient::new(server.channel());
+    for number in 0..40 {
+        let outcome = kv.put(put("a", number.to_string())).await;
+        let outcome = outcome.map_or_else(|it| format!("{:?}", it.code()), |_| "ok".to_owned());
+        seen.push(format!("{:?} {outcome}", start.elapsed()));
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_are_the_same_in_each_run_of_a_seed() {
+    let run = faulty_run(1).await;
+    assert_eq!(run, faulty_run(1).await);
+    assert_ne!(run, faulty_run(2).await);
+    for part in ["ok", "Unavailable"] {
+        assert!(run.iter().any(|it| it.ends_with(part)), "{run:?}");
+    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `time.rs` | the modes, and the time in each of them |
-//! | `thread.rs` | the thread that does due work while the time runs or jumps |
+//! | `source.rs` | the time that running time follows: that of the system, or of a runtime |
+//! | `thread.rs` | the thread, or the task of a runtime, that does due work while the time runs or jumps |
 
+mod source;
 mod thread;
 mod time;
 
@@ -17,7 +19,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use revstore_engine::{Clock, PendingWork, Timed};
 use revstore_host::config::GoDuration;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::Notify;
 
+use self::source::Source;
 use self::time::Time;
 pub use self::time::{ClockMode, TIME_MAX};
 
@@ -60,7 +65,8 @@ pub enum AdvanceError {
 ///
 /// # Costs
 /// A look at the time takes a lock for a moment. One thread for each clock does the due work of the modes
-/// [`System`](ClockMode::System) and [`Auto`](ClockMode::Auto); it sleeps otherwise, and ends with the last clone.
+/// [`System`](ClockMode::System) and [`Auto`](ClockMode::Auto); it sleeps otherwise, and ends with the last clone. For a clock
+/// [in a runtime](Self::in_runtime), a task does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,10 +98,13 @@ struct Shared {
     state: Mutex<State>,
     /// Signalled after each change of `state` that concerns the thread.
     changed: Condvar,
+    /// The same for the task of a clock in a runtime.
+    changed_task: Notify,
+    source: Source,
     /// The right to do due work and to move the time. Held while work runs, and never waited for by the thread that
     /// holds it: `driver` of the state names that thread.
     driving: Mutex<()>,
-    /// The time of the system at which the clock was created.
+    /// The time of the source at which the clock was created.
     created: Instant,
     /// When the clock was last read or notified: nanoseconds since `created`.
     used: AtomicU64,
@@ -129,21 +138,56 @@ impl ControlClock {
 
     /// Creates a clock whose time begins at `start`, at most [`TIME_MAX`].
     pub fn starting_at(mode: ClockMode, start: Duration) -> Self {
-        Self::with(Time::new(mode, start, Instant::now()), IDLE_DEFAULT)
+        let source = Source::System;
+        Self::with(Time::new(mode, start, source.now()), IDLE_DEFAULT, source)
+    }
+
+    /// Creates a clock whose time begins at zero, and whose running time is that of the tokio runtime of the caller, which tests
+    /// can pause and a network simulator controls: [`ClockMode::System`] follows it, and the idle time of
+    /// [`ClockMode::Auto`] is measured by it. A task of the runtime does the due work of these modes, so none is done while
+    /// nothing drives the runtime.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use revstore_control::clock::{ClockMode, ControlClock};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// let hour = Duration::from_secs(3_600);
+    /// let clock = ControlClock::in_runtime(ClockMode::System);
+    /// tokio::time::sleep(hour).await; // takes no time
+    /// assert_eq!(clock.time(), hour);
+    /// clock.set_mode(ClockMode::Manual);
+    /// tokio::time::sleep(hour).await;
+    /// clock.advance(hour)?;
+    /// assert_eq!(clock.time(), 2 * hour);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// The thread is not in a tokio runtime, or the runtime has no time.
+    pub fn in_runtime(mode: ClockMode) -> Self {
+        let source = Source::Runtime(Runtime::current());
+        Self::with(
+            Time::new(mode, Duration::ZERO, source.now()),
+            IDLE_DEFAULT,
+            source,
+        )
     }
 
     /// Creates an independent clock with the mode, the time and the idle time that this one has now. Nothing follows it.
     pub fn copy(&self) -> Self {
         let (time, idle) = {
             let state = self.shared().state.lock();
-            let at = Instant::now();
+            let at = self.shared().source.now();
             let time = Time::new(state.time.mode(), state.time.now(at), at);
             (time, state.idle)
         };
-        Self::with(time, idle)
+        Self::with(time, idle, self.shared().source.clone())
     }
 
-    fn with(time: Time, idle: Duration) -> Self {
+    fn with(time: Time, idle: Duration, source: Source) -> Self {
         let state = State {
             time,
             followers: Vec::new(),
@@ -156,11 +200,16 @@ impl ControlClock {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             changed: Condvar::new(),
+            changed_task: Notify::new(),
             driving: Mutex::new(()),
-            created: Instant::now(),
+            created: source.now(),
+            source,
             used: AtomicU64::new(0),
         });
-        thread::spawn(shared.clone());
+        match &shared.source {
+            Source::System => thread::spawn(shared.clone()),
+            Source::Runtime(runtime) => drop(runtime.spawn(thread::run_task(shared.clone()))),
+        }
         Self {
             handle: Arc::new(Handle(shared)),
         }
@@ -178,7 +227,11 @@ impl ControlClock {
     /// Returns the time since the origin. Unlike [`Clock::now`], the call is no use of the clock by a server, for which
     /// the mode [`Auto`](ClockMode::Auto) waits.
     pub fn time(&self) -> Duration {
-        self.shared().state.lock().time.now(Instant::now())
+        self.shared()
+            .state
+            .lock()
+            .time
+            .now(self.shared().source.now())
     }
 
     /// Changes the mode. The time continues from where it is. When the call returns, work that was due before it is
@@ -190,7 +243,7 @@ impl ControlClock {
         let drive = shared.drive().ok();
         let now = {
             let mut state = shared.state.lock();
-            let now = state.time.set_mode(mode, Instant::now());
+            let now = state.time.set_mode(mode, shared.source.now());
             state.changes += 1;
             now
         };
@@ -198,7 +251,7 @@ impl ControlClock {
             // An error means that the work is due again and again. It is left to the thread or to the next advance.
             let _ = drive.run_until(now, ADVANCE_INSTANTS_MAX);
         }
-        shared.changed.notify_all();
+        shared.notify();
         now
     }
 
@@ -291,7 +344,7 @@ impl Drop for Handle {
 
 impl Shared {
     fn record_use(&self) {
-        let nanos = self.created.elapsed().as_nanos();
+        let nanos = self.source.since(self.created).as_nanos();
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
         // Relaxed: no other access depends on it. The thread that reads an earlier value jumps a moment too early.
         self.used.store(nanos, Ordering::Relaxed);
@@ -300,7 +353,7 @@ impl Shared {
     /// Returns the time of the system since the clock was last read or notified.
     fn unused_for(&self) -> Duration {
         let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
-        self.created.elapsed().saturating_sub(used)
+        self.source.since(self.created).saturating_sub(used)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -309,7 +362,15 @@ impl Shared {
             change(&mut state);
             state.changes += 1;
         }
-        self.changed.notify_all();
+        self.notify();
+    }
+
+    /// Wakes the thread or the task of the clock.
+    fn notify(&self) {
+        match self.source {
+            Source::System => drop(self.changed.notify_all()),
+            Source::Runtime(_) => self.changed_task.notify_one(),
+        }
     }
 
     fn followers(&self) -> Vec<Arc<dyn Timed>> {
@@ -342,7 +403,11 @@ impl Shared {
 impl Drive<'_> {
     /// Stops running time, until the result is dropped.
     fn freeze(&self) -> Frozen<'_> {
-        self.shared.state.lock().time.freeze(Instant::now());
+        self.shared
+            .state
+            .lock()
+            .time
+            .freeze(self.shared.source.now());
         Frozen(self.shared)
     }
 
@@ -357,22 +422,22 @@ impl Drive<'_> {
                     let mut state = self.shared.state.lock();
                     if instants == instants_max {
                         // The time stays at the last instant whose work was done.
-                        let reached = state.time.now(Instant::now());
+                        let reached = state.time.now(self.shared.source.now());
                         return Err(AdvanceError::TooManyInstants { reached });
                     }
-                    state.time.set_at_least(due, Instant::now());
+                    state.time.set_at_least(due, self.shared.source.now());
                 }
                 instants += 1;
                 timed.run_due();
             }
             let mut state = self.shared.state.lock();
-            let now = state.time.now(Instant::now());
+            let now = state.time.now(self.shared.source.now());
             if now >= target {
                 return Ok(now);
             }
             // Checked again afterwards: another thread may have added work that is due by now, and have read the time
             // before it was set.
-            state.time.set_at_least(target, Instant::now());
+            state.time.set_at_least(target, self.shared.source.now());
         }
     }
 }
@@ -389,7 +454,8 @@ struct Frozen<'a>(&'a Shared);
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        self.0.change(|state| state.time.unfreeze(Instant::now()));
+        self.0
+            .change(|state| state.time.unfreeze(self.0.source.now()));
     }
 }
 

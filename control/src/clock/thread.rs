@@ -1,8 +1,8 @@
-//! The thread that does due work while the time runs or jumps.
+//! The thread, or the task of a runtime, that does due work while the time runs or jumps.
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{ClockMode, Shared, TIME_MAX};
 
@@ -32,24 +32,9 @@ pub(super) fn spawn(shared: Arc<Shared>) {
 }
 
 fn run(shared: &Shared) {
-    loop {
-        let (mode, changes) = {
-            let state = shared.state.lock();
-            if state.closed {
-                return;
-            }
-            (state.time.mode(), state.changes)
-        };
-        let next = match mode {
-            ClockMode::Manual => Next::Sleep,
-            ClockMode::System => run_due(shared),
-            ClockMode::Auto => jump(shared),
-        };
-        if next == Next::Look {
-            continue;
-        }
+    while let Some((next, changes)) = step(shared) {
         let mut state = shared.state.lock();
-        if state.changes != changes || state.closed {
+        if next == Next::Look || state.changes != changes || state.closed {
             continue;
         }
         match next {
@@ -57,6 +42,40 @@ fn run(shared: &Shared) {
             _ => shared.changed.wait(&mut state),
         }
     }
+}
+
+/// Does the same in a runtime. Ends after the clock is closed.
+pub(super) async fn run_task(shared: Arc<Shared>) {
+    while let Some((next, _)) = step(&shared) {
+        // A notification since the look is not lost.
+        let changed = shared.changed_task.notified();
+        match next {
+            // The tasks that the work has woken run.
+            Next::Look => tokio::task::yield_now().await,
+            Next::Sleep => changed.await,
+            Next::SleepFor(time) => {
+                // An error means that the time has passed.
+                let _ = tokio::time::timeout(time, changed).await;
+            }
+        }
+    }
+}
+
+/// Does what is due. Returns what to do next, with the number of changes before; `None` if the clock is closed.
+fn step(shared: &Shared) -> Option<(Next, u64)> {
+    let (mode, changes) = {
+        let state = shared.state.lock();
+        if state.closed {
+            return None;
+        }
+        (state.time.mode(), state.changes)
+    };
+    let next = match mode {
+        ClockMode::Manual => Next::Sleep,
+        ClockMode::System => run_due(shared),
+        ClockMode::Auto => jump(shared),
+    };
+    Some((next, changes))
 }
 
 /// Does what is due by now.
@@ -70,7 +89,7 @@ fn run_due(shared: &Shared) -> Next {
         if state.time.mode() != ClockMode::System {
             return Next::Look;
         }
-        state.time.now(Instant::now())
+        state.time.now(shared.source.now())
     };
     if drive.run_until(now, INSTANTS_STEP).is_err() {
         return Next::Look;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Counts what a server does, so that automatic time does not pass meanwhile. Clones share the counts.
 ///
@@ -17,6 +19,7 @@ pub struct Activity {
 
 #[derive(Debug)]
 struct Shared {
+    /// By the time of the runtime, which may be paused.
     origin: Instant,
     /// The number of requests under way. All accesses are relaxed: a decision about time that runs beside the arrival
     /// of a request may or may not see it.

@@ -109,6 +109,13 @@ impl ControlConfig {
         clock
     }
 
+    /// Creates the clock of a server without ports, which follows the time of the runtime.
+    pub(crate) fn new_clock_in_runtime(&self) -> ControlClock {
+        let clock = ControlClock::in_runtime(self.clock);
+        clock.set_idle(self.auto_advance_idle);
+        clock
+    }
+
     /// Returns the rules of access to the port of control.
     ///
     /// # Errors

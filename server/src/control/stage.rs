@@ -172,6 +172,13 @@ impl Stage {
         }
     }
 
+    /// Spawns [`run`](Self::run) in the runtime of the caller.
+    pub(crate) fn spawn(&self) {
+        // A replacement before the first poll of the task needs it.
+        let _ = self.inner.runtime.set(Handle::current());
+        tokio::spawn(self.clone().run());
+    }
+
     /// Ends the current node with the server. Runs in the background of the runtime that serves it.
     pub(crate) async fn run(self) {
         // The stage is run once.

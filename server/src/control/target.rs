@@ -111,6 +111,10 @@ impl Target for StageTarget {
     }
 
     fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {
+        if self.config.listen_client_urls.is_empty() {
+            let message = "a server without ports has no forks, whose clients would need ports";
+            return Err(ControlError::Refused(message.to_owned()));
+        }
         let mut config = self.config.clone();
         let has_tls = config.listen_client_urls.iter().any(ListenUrl::is_tls);
         let url = ListenUrl::localhost(0);

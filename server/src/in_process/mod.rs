@@ -9,6 +9,7 @@ mod tokio_clock;
 use std::{fmt, future::Future, sync::Arc};
 
 use parking_lot::Mutex;
+use revstore_control::Control;
 use revstore_engine::Engine;
 use revstore_grpc::Shutdown;
 use revstore_host::net::{self, ClientIdentity, GRACE_PERIOD, HttpOptions};
@@ -20,6 +21,7 @@ use tokio::{
 
 use crate::{
     config::Config,
+    control::{Controlled, Stage},
     http::Dispatch,
     node::{Node, PortKind, http_options},
 };
@@ -72,28 +74,56 @@ pub struct InProcess {
 }
 
 struct Inner {
-    engine: Engine,
-    dispatch: Dispatch,
+    served: Served,
     options: HttpOptions,
     shutdown: Shutdown,
-    /// With automatic compaction. Aborted at the end.
-    compaction_log: Option<AbortHandle>,
     /// The tasks of `connect`. Held to add one or to take all.
     connections: Mutex<JoinSet<()>>,
 }
 
+/// What connections are served by.
+enum Served {
+    Node {
+        engine: Engine,
+        dispatch: Dispatch,
+        /// With automatic compaction. Aborted at the end.
+        compaction_log: Option<AbortHandle>,
+    },
+    /// With control.
+    Stage(Stage, Control),
+}
+
+const PORT: PortKind = PortKind::Client { has_http: true };
+
 impl InProcess {
     /// Starts a node. Must run in a runtime.
     pub(crate) fn new(config: &Config, node: Node) -> Self {
-        let kind = PortKind::Client { has_http: true };
-        let (grpc, http) = node.of_port(kind, false);
+        let (grpc, http) = node.of_port(PORT, false);
         let log = node.grpc.services.log_auto_compactions();
-        let inner = Inner {
+        let served = Served::Node {
             dispatch: Dispatch::new(grpc.cloned(), http.cloned()),
-            options: http_options(config, kind),
             compaction_log: log.map(|log| tokio::spawn(log).abort_handle()),
             engine: node.engine,
-            shutdown: node.shutdown,
+        };
+        Self::of(config, served, node.shutdown)
+    }
+
+    /// Starts a stage, which ends with `shutdown`. Must run in a runtime.
+    pub(crate) fn controlled(
+        config: &Config,
+        stage: Stage,
+        control: Control,
+        shutdown: Shutdown,
+    ) -> Self {
+        stage.spawn();
+        Self::of(config, Served::Stage(stage, control), shutdown)
+    }
+
+    fn of(config: &Config, served: Served, shutdown: Shutdown) -> Self {
+        let inner = Inner {
+            served,
+            options: http_options(config, PORT),
+            shutdown,
             connections: Mutex::default(),
         };
         Self {
@@ -101,9 +131,37 @@ impl InProcess {
         }
     }
 
-    /// Returns the store of the server.
+    /// Returns the store that the server has now. A server with control may replace its store by another one.
     pub fn engine(&self) -> Engine {
-        self.inner.engine.clone()
+        match &self.inner.served {
+            Served::Node { engine, .. } => engine.clone(),
+            Served::Stage(stage, _) => stage.engine(),
+        }
+    }
+
+    /// Returns the control of the server, if it was built with [`ServerBuilder::control`](crate::ServerBuilder::control).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use revstore::{ClockMode, Server, engine::Put};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(async {
+    /// let server = Server::builder().control(ClockMode::Manual).start_in_process()?;
+    /// let lease = server.engine().grant(None, 60)?.id;
+    /// server.engine().put_with(&Put::new("session", "mine").attached_to(lease))?;
+    /// tokio::time::sleep(Duration::from_secs(3_600)).await;
+    /// assert!(server.engine().get("session").is_some());
+    /// server.control().expect("control is on").advance(Duration::from_secs(60))?;
+    /// assert!(server.engine().get("session").is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn control(&self) -> Option<&Control> {
+        match &self.inner.served {
+            Served::Node { .. } => None,
+            Served::Stage(_, control) => Some(control),
+        }
     }
 
     /// Opens a connection and returns the client's end, for HTTP/2 or HTTP/1.1. It holds up to 64 KiB in each direction.
@@ -129,16 +187,33 @@ impl InProcess {
         S: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin + 'static,
     {
         let Inner {
-            dispatch,
+            served,
             options,
             shutdown,
             ..
         } = &*self.inner;
-        let (dispatch, options, shutdown) = (dispatch.clone(), *options, shutdown.clone());
+        let (options, shutdown) = (*options, shutdown.clone());
+        let served = match served {
+            Served::Node { dispatch, .. } => Ok(dispatch.clone()),
+            Served::Stage(stage, _) => {
+                Err((Controlled::new(stage.clone(), PORT, false), stage.gate()))
+            }
+        };
         async move {
-            let service = move |client: ClientIdentity| dispatch.for_client(client);
-            let connection =
-                net::serve_connection_until(stream, options, service, shutdown.begun());
+            let connection = async {
+                match served {
+                    Ok(dispatch) => {
+                        let service = move |client: ClientIdentity| dispatch.for_client(client);
+                        net::serve_connection_until(stream, options, service, shutdown.begun())
+                            .await
+                    }
+                    Err((controlled, gate)) => {
+                        let service = move |client: ClientIdentity| controlled.for_client(client);
+                        let begun = || shutdown.begun();
+                        net::serve_gated_connection(stream, options, service, begun, gate).await
+                    }
+                }
+            };
             let cut = async {
                 shutdown.begun().await;
                 tokio::time::sleep(GRACE_PERIOD).await;
@@ -165,8 +240,13 @@ impl InProcess {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.shutdown.begin();
-        if let Some(log) = &self.compaction_log {
-            log.abort();
+        match &self.served {
+            Served::Node { compaction_log, .. } => {
+                if let Some(log) = compaction_log {
+                    log.abort();
+                }
+            }
+            Served::Stage(_, control) => control.close(),
         }
         // The tasks end by themselves: clients still read their last responses.
         self.connections.get_mut().detach_all();
@@ -176,7 +256,7 @@ impl Drop for Inner {
 impl fmt::Debug for InProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InProcess")
-            .field("engine", &self.inner.engine)
+            .field("engine", &self.engine())
             .finish_non_exhaustive()
     }
 }

@@ -10,14 +10,15 @@ mod sockets;
 use std::sync::Arc;
 
 use axum::Router;
+use revstore_control::{Control, clock::ControlClock};
 use revstore_engine::{Engine, EngineBuilder, Revision, StartRevisionError};
 use revstore_grpc::{AuthOptions, Gateway, Identity, Services, ServicesBuilder, Shutdown};
 use revstore_host::net::{EndpointUrl, HttpOptions};
 use revstore_persist::{Metadata, Persist};
 
 use crate::{
-    config::{AllowList, Config},
-    control::{ControlledServices, Interceptor},
+    config::{AllowList, Config, ControlConfig},
+    control::{self, ControlledServices, Interceptor, Stage},
     http::{
         self, Access, ApplyTimes, CallCounters, CountedServices, HealthCounters, NodeInfo, Probe,
     },
@@ -233,6 +234,23 @@ impl Node {
 pub(crate) fn portless(config: &Config, sockets: Sockets, store: &Store) -> Node {
     let identity = store.keep_ids(identity(config));
     Blueprint::new(config, identity, sockets.auth, None).build_over(store)
+}
+
+/// Builds the stage of a server without ports that has control. Must run in the runtime that serves the node.
+pub(crate) fn portless_stage(
+    config: &Config,
+    sockets: Sockets,
+    store: &Store,
+    (clock, options): (ControlClock, &ControlConfig),
+    shutdown: Shutdown,
+) -> (Stage, Control) {
+    let identity = store.keep_ids(identity(config));
+    let interceptor = Interceptor::new(store.engine.clock());
+    let blueprint = Blueprint::new(config, identity, sockets.auth, Some(interceptor.clone()));
+    let node = blueprint.build_over(store);
+    let stage = Stage::new(blueprint, interceptor, node, shutdown);
+    let control = control::control(&stage, clock, config, options);
+    (stage, control)
 }
 
 /// Returns the settings of connections of a kind of port.
