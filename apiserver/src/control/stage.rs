@@ -53,8 +53,10 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct StagedFront {
     pub(crate) front: Arc<Front>,
-    /// Raised at the end of the front: what waits for faults ends.
+    /// Raised at the end of the front: requests no longer wait for faults.
     pub(super) ended: watch::Sender<bool>,
+    /// Raised when the cache has stopped: watches end, also those that are held.
+    pub(super) stopped: watch::Sender<bool>,
     /// `None` after the end. A leaf lock: held to take it.
     background: Mutex<Option<RunningBackground>>,
     /// `None` only while it is dropped.
@@ -67,6 +69,7 @@ impl StagedFront {
         Arc::new(Self {
             front: built.front,
             ended: watch::Sender::new(false),
+            stopped: watch::Sender::new(false),
             background: Mutex::new(Some(background)),
             feeder: built.feeder,
         })
@@ -79,11 +82,17 @@ impl StagedFront {
         engine.map_or_else(|| storage.cache.revision(), Engine::current_revision)
     }
 
-    /// Ends what runs beside the front, and what waits for faults.
+    /// Ends what runs beside the front, and the waits of requests for faults.
     fn end_background(&self) {
         let background = self.background.lock().take();
         drop(background);
         self.ended.send_replace(true);
+    }
+
+    /// Ends the watches: the cache ends those that it has, after a last bookmark, and then those end that are held.
+    pub(crate) fn stop_watches(&self) {
+        self.front.storage.cache.stop();
+        self.stopped.send_replace(true);
     }
 }
 
@@ -198,7 +207,7 @@ impl Stage {
         let old = std::mem::replace(&mut *inner.current.write(), staged);
         inner.replaced.send_modify(|count| *count += 1);
         old.end_background();
-        old.front.storage.cache.stop();
+        old.stop_watches();
         // A connection that is accepted meanwhile and not in the list is served by the new front.
         for connection in &connections {
             connection.commands().go_away();
@@ -220,7 +229,7 @@ impl Stage {
 
     /// Ends what runs beside the current front, which no other replaces from now on, and returns it. Blocks the thread
     /// until the store over etcd's API is closed.
-    pub(crate) fn close(&self) -> Arc<Front> {
+    pub(crate) fn close(&self) -> Arc<StagedFront> {
         let inner = &*self.inner;
         let current = {
             let mut etcd = inner.etcd.lock();
@@ -229,7 +238,7 @@ impl Stage {
             self.current()
         };
         current.end_background();
-        current.front.clone()
+        current
     }
 }
 

@@ -36,16 +36,25 @@ pub(crate) struct ControlledEvents {
     control: WatchControl,
     watch: Arc<Watch>,
     stream: Arc<WatchStream>,
-    /// Completes when the front has ended.
-    ended: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Completes when the watches of the front have ended. It is not polled again.
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// An event that a rule holds, until the end of the rule.
     held: Option<(WatchEvent, Removal)>,
     state: State,
 }
 
+/// The state of a watch.
+///
+/// ```text
+/// Open ──the front stops──▶ Draining ──last event, or held──▶ Ended
+///  ├──end of the events, canceled──▶ Ended
+///  └──cut──▶ Cut
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
+    /// The front has stopped: what the events still contain is sent, up to a last bookmark. Commands have no effect.
+    Draining,
     /// Nothing follows.
     Ended,
     /// The body breaks off.
@@ -71,15 +80,15 @@ impl WatchControl {
         };
         let stream = Arc::new(WatchStream::default());
         let watch = self.interceptor.open.watch_created(info, &stream);
-        let mut ended: watch::Receiver<bool> = self.staged.ended.subscribe();
+        let mut stopped: watch::Receiver<bool> = self.staged.stopped.subscribe();
         let controlled = ControlledEvents {
             events: Box::new(events),
             control: self.clone(),
             watch,
             stream,
-            ended: Box::pin(async move {
+            stopped: Box::pin(async move {
                 // An error means that the front is gone.
-                let _ = ended.wait_for(|ended| *ended).await;
+                let _ = stopped.wait_for(|stopped| *stopped).await;
             }),
             held: None,
             state: State::Open,
@@ -98,9 +107,17 @@ impl ControlledEvents {
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         self.stream.register(context.waker());
         self.stream.set_idle(false);
-        if self.state != State::Open || self.ended.as_mut().poll(context).is_ready() {
-            return self.end_of_front(context);
+        if self.state == State::Open && self.stopped.as_mut().poll(context).is_ready() {
+            self.state = State::Draining;
         }
+        match self.state {
+            State::Open => self.poll_open(context),
+            State::Draining => self.drain(context),
+            State::Ended | State::Cut => Poll::Ready(None),
+        }
+    }
+
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         if self.watch.take_cut() {
             return self.cut(None);
         }
@@ -147,6 +164,10 @@ impl ControlledEvents {
             match action {
                 Some((_, Action::Hold)) => {
                     let held = removal.filter(|removal| !removal.is_removed());
+                    if self.state == State::Draining && held.is_some() {
+                        self.state = State::Ended;
+                        return Poll::Ready(None);
+                    }
                     if let Some(removal) = held {
                         self.watch.set_held_by_rule(true);
                         self.held = Some((event, removal));
@@ -167,19 +188,21 @@ impl ControlledEvents {
         Poll::Ready(Some(event))
     }
 
-    /// Ends the watch of a front that was replaced or stops. Of one that is held, nothing more is sent.
-    fn end_of_front(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
-        let is_held = self.held.take().is_some() || self.watch.is_held();
-        if self.state == State::Open && !is_held {
-            // Ends after what it has already, and a last bookmark.
-            if let Poll::Ready(Some(event)) = self.events.poll_next(context) {
-                return Poll::Ready(Some(event));
-            }
-        }
-        if self.state == State::Open {
+    /// Sends what the watch of a front that has stopped still has: a cache that has stopped ends its watches itself, after
+    /// a last bookmark. Of one that is held, nothing more is sent.
+    fn drain(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
+        if self.held.take().is_some() || self.watch.is_held() {
             self.state = State::Ended;
+            return Poll::Ready(None);
         }
-        Poll::Ready(None)
+        match self.events.poll_next(context) {
+            Poll::Ready(Some(event)) => self.decide(event, context),
+            Poll::Ready(None) => {
+                self.state = State::Ended;
+                Poll::Ready(None)
+            }
+            Poll::Pending => Poll::Pending,
+        }
     }
 
     fn cut(&mut self, rule: Option<RuleId>) -> Poll<Option<WatchEvent>> {

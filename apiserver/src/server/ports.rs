@@ -134,11 +134,19 @@ impl Ports {
                             self.gated(stage).spawn(&mut ports, &begun, make_service);
                         }
                     }
-                    let (front, background) = match served {
+                    // The listeners are closed, and clients are told to leave. What they have asked for is done before
+                    // the watches end.
+                    let drain = async |front: &Front| {
+                        let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
+                    };
+                    match served {
                         Served::Fixed(front, background) => {
                             // An error means that the server is gone.
                             let _ = begun.wait_for(|begun| *begun).await;
-                            (front, Some(background))
+                            // What they have begun goes on with the next start.
+                            drop(background);
+                            drain(&front).await;
+                            front.storage.cache.stop();
                         }
                         Served::Controlled(stage, control, port) => {
                             if let Some(port) = port {
@@ -148,16 +156,11 @@ impl Ports {
                             // Waits for the ends of forks, which have threads of their own.
                             let _ = tokio::task::spawn_blocking(move || control.close()).await;
                             let closed = tokio::task::spawn_blocking(move || stage.close());
-                            let Ok(front) = closed.await else { return };
-                            (front, None)
+                            let Ok(staged) = closed.await else { return };
+                            drain(&staged.front).await;
+                            staged.stop_watches();
                         }
-                    };
-                    // What they have begun goes on with the next start.
-                    drop(background);
-                    // The listeners are closed, and clients are told to leave. What they have asked for is done before
-                    // the watches end.
-                    let _ = tokio::time::timeout(DRAIN_TIME, front.limits.drained()).await;
-                    front.storage.cache.stop();
+                    }
                     while ports.join_next().await.is_some() {}
                 });
                 drop(until_stopped);

@@ -47,17 +47,53 @@ impl Watch {
         Self(BufReader::new(stream))
     }
 
-    /// Returns the next event, or `None` at the end.
+    /// Returns the next event, or `None` at the end of the body.
+    ///
+    /// # Panics
+    /// The body breaks off.
     pub(crate) fn next(&mut self) -> Option<Value> {
+        match self.read() {
+            Read::Event(event) => Some(event),
+            Read::End => None,
+            Read::Break => panic!("the watch breaks off instead of ending"),
+        }
+    }
+
+    /// Reads the remaining events, and returns them with whether the body has ended properly instead of breaking off.
+    #[allow(dead_code, reason = "not all programs of tests use it")]
+    pub(crate) fn rest(&mut self) -> (Vec<Value>, bool) {
+        let mut events = Vec::new();
         loop {
-            let mut line = String::new();
-            // The connection stays open after the last chunk, which is empty.
-            if self.0.read_line(&mut line).ok()? == 0 || line == "0\r\n" {
-                return None;
-            }
-            if line.starts_with('{') {
-                return serde_json::from_str(&line).ok();
+            match self.read() {
+                Read::Event(event) => events.push(event),
+                Read::End => return (events, true),
+                Read::Break => return (events, false),
             }
         }
     }
+
+    fn read(&mut self) -> Read {
+        loop {
+            let mut line = String::new();
+            match self.0.read_line(&mut line) {
+                Ok(0) | Err(_) => return Read::Break,
+                // The connection stays open after the last chunk, which is empty.
+                Ok(_) if line == "0\r\n" => return Read::End,
+                Ok(_) => {}
+            }
+            if line.starts_with('{') {
+                let event = serde_json::from_str(&line).expect("a whole event");
+                return Read::Event(event);
+            }
+        }
+    }
+}
+
+/// What a watch reads next.
+enum Read {
+    Event(Value),
+    /// The last chunk, after which the server sends nothing more.
+    End,
+    /// The connection ends before the last chunk.
+    Break,
 }

@@ -67,7 +67,7 @@ fn a_canceled_watch_ends_with_an_expired_error_and_a_cut_one_breaks_off() {
     while fixture.ok("Watches", &json!({}))["watches"] != json!([]) {}
     let (mut watch, _) = open(&fixture);
     fixture.ok("WatchCut", &json!({}));
-    assert_eq!(watch.next(), None);
+    assert_eq!(watch.rest(), (Vec::new(), false));
     let (status, answer) = fixture.control("WatchCut", &json!({"id": 999}));
     assert_eq!(status, 404, "{answer}");
 }
@@ -91,4 +91,46 @@ fn a_server_stops_while_all_watches_are_held() {
     fixture.ok("WatchHold", &json!({}));
     fixture.server.stop();
     assert_eq!(watch.next(), None);
+}
+
+#[test]
+fn watches_end_properly_after_their_events_and_a_last_bookmark() {
+    const WATCHES: usize = 20;
+    const WRITES: usize = 40;
+    let open_all = |fixture: &Fixture, round: usize| {
+        let at = version(&fixture.send("GET", MAPS, "").1);
+        let path = format!("{MAPS}?watch=true&allowWatchBookmarks=true&resourceVersion={at}");
+        let watches: Vec<_> = (0..WATCHES)
+            .map(|_| Watch::open(&fixture.server, &path))
+            .collect();
+        fixture.ok("Wait", &json!({"watchers": WATCHES}));
+        // The watches have something left to send when they end.
+        let written: Vec<i64> = (0..WRITES)
+            .map(|number| fixture.put(&format!("c{round}-{number}"), ""))
+            .collect();
+        (watches, written)
+    };
+    let check = |watches: Vec<Watch>, written: &[i64]| {
+        for mut watch in watches {
+            let (events, is_whole) = watch.rest();
+            assert!(is_whole, "the watch breaks off after {events:?}");
+            let (last, events) = events.split_last().expect("a last bookmark");
+            assert_eq!(last["type"], "BOOKMARK", "{last}");
+            let through = version(&last["object"]);
+            let sent: Vec<i64> = events.iter().map(|it| version(&it["object"])).collect();
+            let expected = written.iter().copied().filter(|it| *it <= through);
+            assert_eq!(sent, expected.collect::<Vec<_>>());
+        }
+    };
+    let fixture = Fixture::new(ClockMode::Manual);
+    fixture.ok("StoreCheckpoint", &json!({"name": "c"}));
+    for round in 0..3 {
+        let (watches, written) = open_all(&fixture, round);
+        fixture.ok("StoreRestore", &json!({"name": "c"}));
+        check(watches, &written);
+        while fixture.ok("Watches", &json!({}))["watches"] != json!([]) {}
+    }
+    let (watches, written) = open_all(&fixture, 3);
+    fixture.server.stop();
+    check(watches, &written);
 }
