@@ -73,7 +73,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 
 async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install(config.exit_with_stdin).map_err(StartError::Signals)?;
-    let sockets = Sockets::bind(config)?;
+    let sockets = Sockets::bind(config, None)?;
     let ready_line = config.exit_with_stdin.then(|| ready_line(&sockets));
     let clock = config.control.as_ref().map(ControlConfig::new_clock);
     let engine = match &clock {

@@ -4,7 +4,7 @@ use std::{
     io,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Mutex, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -144,6 +144,8 @@ pub struct ServerBuilder {
     has_clock: bool,
     /// With the store of a fork: its clock, and the state of its node.
     fork: Option<(ControlClock, NodeState)>,
+    /// The sockets of the client URLs, if they are bound already.
+    bound: Option<Arc<[Listener]>>,
 }
 
 impl Server {
@@ -163,6 +165,7 @@ impl Server {
             advertises_bound: true,
             has_clock: false,
             fork: None,
+            bound: None,
         }
     }
 
@@ -300,6 +303,14 @@ impl ServerBuilder {
     /// Sets the URLs to listen on, which must not be empty. With port 0 the system chooses a port.
     pub fn listen(mut self, urls: impl IntoIterator<Item = ListenUrl>) -> Self {
         self.config.listen_client_urls = urls.into_iter().collect();
+        self
+    }
+
+    /// Serves sockets that are bound already, instead of URLs to listen on. There must be at least one. They stay open when
+    /// the server stops, as long as the caller keeps them: clients that connect meanwhile are served by the next server.
+    pub fn listen_on(mut self, listeners: Arc<[Listener]>) -> Self {
+        self.config.listen_client_urls = listeners.iter().map(|it| it.url().clone()).collect();
+        self.bound = Some(listeners);
         self
     }
 
@@ -468,7 +479,7 @@ impl ServerBuilder {
         config.listen_client_http_urls.clear();
         config.listen_metrics_urls.clear();
         config.listen_peer_urls.clear();
-        let sockets = Sockets::bind(&config)?;
+        let sockets = Sockets::bind(&config, None)?;
         let store = open_store(&config, engine, store, min_lease_ttl)?;
         Ok(match clock.zip(control.as_ref()) {
             Some(control) => {
@@ -497,6 +508,7 @@ impl ServerBuilder {
             advertises_bound,
             has_clock,
             fork,
+            bound,
         } = self;
         if config.control.is_some() && fork.is_none() && (has_clock || store.is_some()) {
             return Err(StartError::ControlOfStore);
@@ -511,7 +523,7 @@ impl ServerBuilder {
         };
         let log = log.as_ref().map(Logger::open).transpose()?;
         let guard = log.as_ref().map(Logger::install);
-        let sockets = Sockets::bind(&config)?;
+        let sockets = Sockets::bind(&config, bound.as_deref())?;
         let addresses: Vec<BoundAddress> = sockets
             .clients()
             .iter()

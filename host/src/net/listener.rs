@@ -83,10 +83,10 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(std::net::TcpListener),
-    Unix(std::os::unix::net::UnixListener, SocketFile),
+    Unix(std::os::unix::net::UnixListener, Arc<SocketFile>),
 }
 
-/// A Unix socket file, which is removed when this value is dropped.
+/// A Unix socket file, which is removed when the last listener of the socket is dropped.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
@@ -131,7 +131,7 @@ impl Listener {
             ListenAddress::Unix(path) => {
                 remove_stale_socket(path)?;
                 let socket = std::os::unix::net::UnixListener::bind(path)?;
-                let file = SocketFile(path.clone());
+                let file = Arc::new(SocketFile(path.clone()));
                 socket.set_nonblocking(true)?;
                 (Socket::Unix(socket, file), BoundAddress::Unix(path.clone()))
             }
@@ -140,6 +140,31 @@ impl Listener {
             socket,
             address,
             url: url.clone(),
+            gate: None,
+        })
+    }
+
+    /// Returns another listener of the same socket, without a gate. The socket stays open until both are dropped: connections
+    /// that arrive while neither is served are queued by the system.
+    ///
+    /// # Errors
+    /// The process has no free file descriptor.
+    pub fn try_clone(&self) -> Result<Self, BindError> {
+        let socket = match &self.socket {
+            Socket::Tcp(socket) => socket.try_clone().map(Socket::Tcp),
+            Socket::Unix(socket, file) => {
+                let socket = socket.try_clone();
+                socket.map(|socket| Socket::Unix(socket, file.clone()))
+            }
+        };
+        let socket = socket.map_err(|source| BindError {
+            address: GoAddress(self.url.address().clone()),
+            source,
+        })?;
+        Ok(Self {
+            socket,
+            address: self.address.clone(),
+            url: self.url.clone(),
             gate: None,
         })
     }
@@ -156,6 +181,11 @@ impl Listener {
     /// Returns the address that clients connect to.
     pub fn address(&self) -> &BoundAddress {
         &self.address
+    }
+
+    /// Returns the URL that it was bound to.
+    pub fn url(&self) -> &ListenUrl {
+        &self.url
     }
 
     /// Returns whether connections start with a TLS handshake.
@@ -373,7 +403,7 @@ enum AsyncSocket {
     Unix {
         listener: UnixListener,
         /// Removed when the socket is closed.
-        _file: SocketFile,
+        _file: Arc<SocketFile>,
     },
 }
 

@@ -32,8 +32,9 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Creates the data directory and binds every URL. Peer URLs are bound first, as in etcd.
-    pub(crate) fn bind(config: &Config) -> Result<Self, StartError> {
+    /// Creates the data directory and binds every URL, the client URLs unless `clients` are bound already. Peer URLs are bound
+    /// first, as in etcd.
+    pub(crate) fn bind(config: &Config, clients: Option<&[Listener]>) -> Result<Self, StartError> {
         if let Some(path) = &config.data_dir {
             create_data_dir(path).map_err(|source| StartError::DataDir {
                 path: path.clone(),
@@ -61,7 +62,10 @@ impl Sockets {
             tls: acceptor(&config.tls, &config.client_hosts())?,
             peer_tls: acceptor(&config.peer_tls, &config.peer_hosts())?,
             peers: bind_all(&config.listen_peer_urls)?,
-            clients: bind_all(&config.listen_client_urls)?,
+            clients: match clients {
+                Some(bound) => (bound.iter().map(Listener::try_clone)).collect::<Result<_, _>>()?,
+                None => bind_all(&config.listen_client_urls)?,
+            },
             client_http: bind_all(&config.listen_client_http_urls)?,
             metrics: bind_all(&config.listen_metrics_urls)?,
         })
