@@ -5,6 +5,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `stage.rs` | the front that is served now, and its replacement |
+//! | `etcd.rs` | the store over etcd's API |
 //! | `target.rs` | what control does with the server, and its forks |
 //! | `gate.rs` | the connections of the ports |
 //! | `port.rs` | the port for clients of control |
@@ -14,6 +15,7 @@
 //! | `record.rs` | the record of a request in the journal, and the body of its answer |
 //! | `watch.rs` | the events of watches: holds, cuts, cancellations |
 
+mod etcd;
 mod gate;
 mod history;
 mod port;
@@ -32,10 +34,11 @@ use revstore_control::journal::Journal;
 use revstore_control::open::Open;
 use revstore_control::{Control, Hooks};
 
+pub(crate) use etcd::EtcdApi;
 pub(crate) use history::past_object;
 pub(crate) use port::ControlPort;
 pub(crate) use service::{ControlledService, RequestControl};
-pub(crate) use stage::{Stage, serve_etcd};
+pub(crate) use stage::Stage;
 pub(crate) use watch::ControlledEvents;
 
 use target::FrontTarget;

@@ -8,11 +8,12 @@ use std::thread;
 use parking_lot::{Mutex, RwLock};
 use revstore_control::ControlError;
 use revstore_engine::{Engine, Revision};
-use revstore_host::net::{ConnectionGate, EndpointUrl, GRACE_PERIOD, ListenUrl};
+use revstore_host::net::{ConnectionGate, GRACE_PERIOD};
 use revstore_watch_cache::cache::FeederThread;
 use tokio::sync::watch;
 
 use super::Interceptor;
+use super::etcd::EtcdApi;
 use super::gate::Gate;
 use crate::http::Front;
 use crate::load::Manifests;
@@ -36,10 +37,9 @@ struct Inner {
     manifests: Option<Arc<Manifests>>,
     /// A leaf lock: held to copy or replace the pointer.
     current: RwLock<Arc<StagedFront>>,
-    /// The store over etcd's API, and its URLs with the ports that the system chose. Held for one replacement, before
-    /// `current`. The number of replacements changes under it.
-    etcd: Mutex<Option<revstore::Server>>,
-    etcd_urls: Vec<ListenUrl>,
+    /// The store over etcd's API, until the server stops. Held for one replacement, before `current`. The number of
+    /// replacements changes under it.
+    etcd: Mutex<Option<EtcdApi>>,
     /// The number of fronts that were replaced.
     replaced: watch::Sender<u64>,
     /// Whether the server has stopped. Read and written under `etcd`.
@@ -117,31 +117,24 @@ impl Stage {
         interceptor: Interceptor,
         manifests: Option<Arc<Manifests>>,
         built: Built,
-        etcd: Option<revstore::Server>,
-    ) -> Result<Self, StartError> {
-        let endpoints = etcd.iter().flat_map(revstore::Server::endpoints);
-        let etcd_urls = endpoints.map(|url| {
-            let url = EndpointUrl::parse(url)?;
-            Ok::<_, StartError>(ListenUrl::try_from(url)?)
-        });
-        let etcd_urls = etcd_urls.collect::<Result<_, _>>()?;
+        etcd: Option<EtcdApi>,
+    ) -> Self {
         let no_engine = built.front.storage.engine.is_none().then(|| {
             let clock = blueprint.clock.clone();
             Engine::builder().clock(clock).build()
         });
-        Ok(Self {
+        Self {
             inner: Arc::new(Inner {
                 current: RwLock::new(StagedFront::new(&blueprint, built)),
                 blueprint,
                 interceptor,
                 manifests,
                 etcd: Mutex::new(etcd),
-                etcd_urls,
                 replaced: watch::Sender::new(0),
                 is_ended: AtomicBool::new(false),
                 no_engine,
             }),
-        })
+        }
     }
 
     /// Returns the current front.
@@ -177,6 +170,11 @@ impl Stage {
 
     pub(super) fn blueprint(&self) -> &Blueprint {
         &self.inner.blueprint
+    }
+
+    /// Returns the manifests for stores that begin empty.
+    pub(super) fn manifests(&self) -> Option<Arc<Manifests>> {
+        self.inner.manifests.clone()
     }
 
     /// Returns the gate of the ports.
@@ -218,11 +216,13 @@ impl Stage {
                 connection.commands().close();
             }
         });
-        if let Some(server) = etcd.take() {
-            // Its ports are closed when it is dropped.
-            drop(server);
-            let server = serve_etcd(&inner.etcd_urls, engine);
-            *etcd = Some(server.map_err(failed)?);
+        if let Some(etcd) = &mut *etcd {
+            etcd.replace(&engine).map_err(|error| {
+                let message = format!(
+                    "the store is replaced, but not served over etcd's API until it is replaced again: {error}"
+                );
+                ControlError::Refused(message)
+            })?;
         }
         Ok(())
     }
@@ -240,13 +240,4 @@ impl Stage {
         current.end_background();
         current
     }
-}
-
-/// Serves a store over etcd's API.
-pub(crate) fn serve_etcd(
-    urls: &[ListenUrl],
-    engine: Engine,
-) -> Result<revstore::Server, StartError> {
-    let server = revstore::Server::builder().listen(urls.to_vec());
-    Ok(server.store(engine).start()?)
 }

@@ -104,7 +104,9 @@ impl Target for FrontTarget {
             control.listen_url = Some(ListenUrl::localhost(0));
             control.allow_remote = false;
         }
-        let server = ApiServerBuilder::of_fork(&blueprint, frozen.engine, clock).start();
+        let manifests = self.stage.manifests();
+        let builder = ApiServerBuilder::of_fork(&blueprint, frozen.engine, clock, manifests);
+        let server = builder.start();
         let server = server.map_err(|error| {
             ControlError::Refused(format!("the fork cannot be started: {error}"))
         })?;
@@ -137,5 +139,9 @@ impl Fork for ForkedServer {
 
     fn kubeconfig(&self) -> Option<String> {
         Some(self.0.kubeconfig().to_owned())
+    }
+
+    fn etcd_endpoints(&self) -> Vec<String> {
+        self.0.etcd_endpoints().to_vec()
     }
 }

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::auth::{KeyFileError, MASTERS, ServiceAccounts, TokenFile, TokenFileError, User};
 use crate::config::Config;
-use crate::control::{self, ControlPort, Interceptor, Stage};
+use crate::control::{self, ControlPort, EtcdApi, Interceptor, Stage};
 use crate::http::{Front, Random};
 use crate::load::{LoadError, Manifests};
 use crate::storage::EtcdError;
@@ -130,7 +130,7 @@ enum Serving {
     Fixed {
         front: Arc<Front>,
         /// The store over etcd's API.
-        _etcd: Option<Box<revstore::Server>>,
+        _etcd: Option<EtcdApi>,
         /// The feeder of a cache over a store in this process. Stops when it is dropped.
         _feeder: Option<FeederThread>,
     },
@@ -182,6 +182,8 @@ struct ForkOf {
     epoch: SystemTime,
     tokens: TokenFile,
     service_accounts: Arc<ServiceAccounts>,
+    /// The manifests for stores that begin empty, which that of the fork does not.
+    manifests: Option<Arc<Manifests>>,
 }
 
 impl fmt::Debug for ApiServerBuilder {
@@ -272,7 +274,7 @@ impl ApiServerBuilder {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<ApiServer, StartError> {
         let Self {
-            mut config,
+            config,
             users,
             engine,
             clock,
@@ -314,10 +316,6 @@ impl ApiServerBuilder {
 
         let runtime = ServerRuntime::start().map_err(StartError::Runtime)?;
         let is_open = config.http.is_some();
-        let etcd_urls = std::mem::take(&mut config.etcd_listen_urls);
-        if config.etcd.is_some() && !etcd_urls.is_empty() {
-            return Err(StartError::TwoStores);
-        }
         let options = config.control.clone();
         let blueprint = Blueprint {
             config,
@@ -330,16 +328,17 @@ impl ApiServerBuilder {
             authority: ports.authority().map(str::to_owned),
             runtime: runtime.handle().clone(),
         };
+        let urls = blueprint.config.etcd_listen_urls.clone();
         let built = blueprint.build(engine, manifests.clone(), stop)?;
-        let engine = built.front.storage.engine.clone();
-        let etcd = match engine.filter(|_| !etcd_urls.is_empty()) {
-            Some(engine) => Some(control::serve_etcd(&etcd_urls, engine)?),
-            None => None,
-        };
-        let etcd_endpoints = etcd.iter().flat_map(revstore::Server::endpoints);
-        let etcd_endpoints = etcd_endpoints.cloned().collect();
+        // A fork loads them only into what replaces its store.
+        let manifests = fork.map_or(manifests, |fork| fork.manifests);
+        let engine = built.front.storage.engine.as_ref();
+        let etcd = engine.filter(|_| !urls.is_empty());
+        let etcd = etcd.map(|engine| EtcdApi::start(&urls, engine));
+        let etcd = etcd.transpose()?;
+        let etcd_endpoints = etcd.as_ref().map(EtcdApi::endpoints).unwrap_or_default();
         let control = control_clock.zip(options);
-        let (served, serving) = serve(blueprint, built, manifests, etcd, control, control_port)?;
+        let (served, serving) = serve(blueprint, built, manifests, etcd, control, control_port);
         let running = ports.serve(runtime, served)?;
         Ok(ApiServer {
             is_open,
@@ -356,7 +355,12 @@ impl ApiServerBuilder {
     }
 
     /// Returns a builder of a fork.
-    pub(crate) fn of_fork(blueprint: &Blueprint, engine: Engine, clock: ControlClock) -> Self {
+    pub(crate) fn of_fork(
+        blueprint: &Blueprint,
+        engine: Engine,
+        clock: ControlClock,
+        manifests: Option<Arc<Manifests>>,
+    ) -> Self {
         Self {
             config: blueprint.config.clone(),
             engine: Some(engine),
@@ -365,6 +369,7 @@ impl ApiServerBuilder {
                 epoch: blueprint.epoch,
                 tokens: blueprint.tokens.clone(),
                 service_accounts: blueprint.service_accounts.clone(),
+                manifests,
             }),
             random: blueprint.random.clone(),
             ..ApiServer::builder()
@@ -400,24 +405,24 @@ fn serve(
     blueprint: Blueprint,
     built: Built,
     manifests: Option<Arc<Manifests>>,
-    etcd: Option<revstore::Server>,
+    etcd: Option<EtcdApi>,
     control: Option<(ControlClock, ControlConfig)>,
     port: Option<ControlPort>,
-) -> Result<(Served, Serving), StartError> {
+) -> (Served, Serving) {
     let Some((clock, options)) = control else {
         let background = blueprint.run(&built.front, built.background);
         let serving = Serving::Fixed {
             front: built.front.clone(),
-            _etcd: etcd.map(Box::new),
+            _etcd: etcd,
             _feeder: built.feeder,
         };
-        return Ok((Served::Fixed(built.front, background), serving));
+        return (Served::Fixed(built.front, background), serving);
     };
     let interceptor = Interceptor::new(&clock);
-    let stage = Stage::new(blueprint, interceptor, manifests, built, etcd)?;
+    let stage = Stage::new(blueprint, interceptor, manifests, built, etcd);
     let control = control::control(&stage, clock, options.memory_limit);
     let served = Served::Controlled(stage.clone(), control.clone(), port);
-    Ok((served, Serving::Controlled(stage, control)))
+    (served, Serving::Controlled(stage, control))
 }
 
 /// Returns all tokens, with that of the administrator, which is new.

@@ -6,6 +6,7 @@ use revstore_apiserver::control_api::store::DumpForm;
 use revstore_apiserver::{ClockMode, ListenUrl};
 use serde_json::{Value, json};
 
+use crate::client::exchange::exchange_with_host;
 use crate::client::{Watch, send_to, value};
 use crate::fixture::{Fixture, MAPS, names, version};
 
@@ -156,17 +157,108 @@ fn a_fork_is_independent_and_ends_with_a_drop() {
     while std::net::TcpStream::connect(address).is_ok() {}
 }
 
+/// Returns the number of config maps with the name `a` in a store, over etcd's API.
+fn count_over_etcd(url: &str) -> String {
+    let range = json!({"key": "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h", "count_only": true});
+    let answer = value(&send_to(url, "POST", "/v3/kv/range", &range.to_string()));
+    assert_eq!(answer.0, 200, "{}", answer.1);
+    answer.1["count"].as_str().unwrap_or("0").to_owned()
+}
+
+#[test]
+fn a_fork_serves_its_own_store_over_the_api_of_etcd() {
+    let fixture = Fixture::with(ClockMode::Manual, |builder| {
+        builder.etcd_listen([ListenUrl::localhost(0)])
+    });
+    fixture.put("a", "");
+    let fork = fixture.ok("StoreFork", &json!({}));
+    assert_eq!(
+        fixture.ok("StoreForks", &json!({}))["forks"][0]["etcd_endpoints"],
+        fork["etcd_endpoints"]
+    );
+    let [url] = &fork["etcd_endpoints"].as_array().expect("a list")[..] else {
+        panic!("one port: {fork}");
+    };
+    let url = url.as_str().expect("a URL");
+    assert_ne!(url, fixture.server.etcd_endpoints()[0]);
+    assert_eq!(
+        send_to(
+            fork["endpoint"].as_str().expect("a URL"),
+            "DELETE",
+            &format!("{MAPS}/a"),
+            ""
+        )
+        .0,
+        200
+    );
+    assert_eq!(count_over_etcd(url), "0");
+    assert_eq!(count_over_etcd(&fixture.server.etcd_endpoints()[0]), "1");
+    // The fork of a server without this port has none either.
+    let fork = Fixture::new(ClockMode::Manual).ok("StoreFork", &json!({}));
+    assert_eq!(fork["etcd_endpoints"], json!([]));
+}
+
+#[test]
+fn the_reset_of_a_fork_loads_the_manifests() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let manifest =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: loaded, namespace: default}\n";
+    std::fs::write(directory.path().join("a.yaml"), manifest).expect("a file");
+    let fixture = Fixture::with(ClockMode::Manual, |builder| builder.load(directory.path()));
+    let loaded = format!("{MAPS}/loaded");
+    assert_eq!(fixture.send("DELETE", &loaded, "").0, 200);
+    let fork = fixture
+        .server
+        .control()
+        .expect("control")
+        .fork()
+        .expect("a fork");
+    // The store of a fork does not begin empty.
+    assert_eq!(send_to(&fork.endpoint, "GET", &loaded, "").0, 404);
+    let address = fork.control.trim_start_matches("http://");
+    let reset = exchange_with_host(
+        address,
+        "POST",
+        "/control/v1/StoreReset",
+        "Content-Type: application/json\r\n",
+        "{}",
+    );
+    assert_eq!(reset.0, 200, "{}", reset.1);
+    assert_eq!(send_to(&fork.endpoint, "GET", &loaded, "").0, 200);
+    assert_eq!(fixture.send("GET", &loaded, "").0, 404);
+}
+
+#[test]
+fn the_port_of_the_api_of_etcd_stays_open_while_the_store_is_replaced() {
+    let fixture = Fixture::with(ClockMode::System, |builder| {
+        builder.etcd_listen([ListenUrl::localhost(0)])
+    });
+    let url = &fixture.server.etcd_endpoints()[0];
+    let address = url.trim_start_matches("http://");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| {
+            let mut refused = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                refused += usize::from(std::net::TcpStream::connect(address).is_err());
+            }
+            refused
+        });
+        for _ in 0..8 {
+            fixture.ok("StoreReset", &json!({}));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(connecting.join().expect("no panic"), 0);
+    });
+    assert_eq!(count_over_etcd(url), "0");
+}
+
 #[test]
 fn the_store_over_the_api_of_etcd_follows_a_replacement() {
     let fixture = Fixture::with(ClockMode::System, |builder| {
         builder.etcd_listen([ListenUrl::localhost(0)])
     });
-    let count = || {
-        let url = &fixture.server.etcd_endpoints()[0];
-        let range = json!({"key": "L3JlZ2lzdHJ5L2NvbmZpZ21hcHMvZGVmYXVsdC9h", "count_only": true});
-        let answer = value(&send_to(url, "POST", "/v3/kv/range", &range.to_string()));
-        answer.1["count"].as_str().unwrap_or("0").to_owned()
-    };
+    let count = || count_over_etcd(&fixture.server.etcd_endpoints()[0]);
     fixture.put("a", "");
     assert_eq!(count(), "1");
     fixture.ok("StoreReset", &json!({}));

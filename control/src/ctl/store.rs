@@ -79,7 +79,7 @@ pub(super) enum Store {
 impl Store {
     /// Returns the request of the verb.
     pub(super) fn call(self) -> Call {
-        const FORK: &[&str] = &["id", "endpoint", "control"];
+        const FORK: &[&str] = &["id", "endpoint", "control", "etcd_endpoints"];
         let (method, body, output) = match self {
             Self::Checkpoint { name } => (
                 "StoreCheckpoint",

@@ -321,6 +321,7 @@ pub(super) fn store_fork(
             endpoint: fork.endpoint,
             control: fork.control,
             kubeconfig: fork.kubeconfig.unwrap_or_default(),
+            etcd_endpoints: fork.etcd_endpoints,
         }
     ))
 }
@@ -337,6 +338,7 @@ pub(super) fn store_forks(
             endpoint: fork.endpoint,
             control: fork.control,
             kubeconfig: fork.kubeconfig.unwrap_or_default(),
+            etcd_endpoints: fork.etcd_endpoints,
         });
     Ok(at!(
         control.point(),

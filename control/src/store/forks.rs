@@ -20,6 +20,10 @@ pub trait Fork: fmt::Debug + Send {
     fn kubeconfig(&self) -> Option<String> {
         None
     }
+    /// Returns the URLs on which the store of a Kubernetes API is served over etcd's API.
+    fn etcd_endpoints(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// The number of a fork, which is never used twice. Its text is `fork-1`.
@@ -43,6 +47,8 @@ pub struct ForkInfo {
     pub control: String,
     /// The kubeconfig for clients of a Kubernetes API; `None` for other servers.
     pub kubeconfig: Option<String>,
+    /// The URLs on which the store of a Kubernetes API is served over etcd's API; none if it is not.
+    pub etcd_endpoints: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +119,7 @@ fn info(id: ForkId, fork: &dyn Fork) -> ForkInfo {
         endpoint: fork.endpoint(),
         control: fork.control(),
         kubeconfig: fork.kubeconfig(),
+        etcd_endpoints: fork.etcd_endpoints(),
     }
 }
 

@@ -168,6 +168,7 @@ async fn forks_are_listed_bounded_and_dropped() {
     let expected = json!({
         "revision": 2, "time": "5s", "id": "fork-1",
         "endpoint": "http://revision-2", "control": "http://manual-5", "kubeconfig": "",
+        "etcd_endpoints": [],
     });
     assert_eq!(fork, expected);
     for _ in 1..FORKS_MAX {
