@@ -99,6 +99,13 @@ fn rules_select_by_client_and_user_and_are_checked() {
         json!({"lose_keep_alive": true}),
         json!({"verb": "list", "hold": true}),
         json!({"verb": "update", "stale": true}),
+        json!({"verb": "foo", "reset": true}),
+        json!({"verb": "", "reset": true}),
+        json!({"verb": "create", "name": "x", "reset": true}),
+        json!({"verb": "create", "resource": "pods", "name": "x", "reset": true}),
+        json!({"verb": "post", "resource": "pods", "reset": true}),
+        json!({"verb": "list", "resource": "/readyz", "reset": true}),
+        json!({"resource": "/readyz", "name": "x", "reset": true}),
         json!({"http": {"status": 200}}),
         json!({"stale_revision": 3, "reset": true}),
         json!({"error": "600:x"}),
@@ -106,6 +113,20 @@ fn rules_select_by_client_and_user_and_are_checked() {
         let (status, answer) = fixture.control("FaultAdd", &impossible);
         assert_eq!(status, 400, "{impossible} {answer}");
     }
+    for possible in [
+        json!({"verb": "create", "resource": "pods/eviction", "name": "x", "reset": true}),
+        json!({"verb": "post", "resource": "/version", "reset": true}),
+        json!({"verb": "get", "resource": "/readyz", "reset": true}),
+        json!({"verb": "list", "name": "x", "reset": true}),
+    ] {
+        fixture.ok("FaultAdd", &possible);
+    }
+    let (_, answer) = fixture.control("FaultAdd", &json!({"verb": "foo", "reset": true}));
+    let text = answer["error"].as_str().unwrap_or_default();
+    assert!(
+        text.starts_with("unknown verb \"foo\": it must be one of get, list, watch"),
+        "{text}"
+    );
     assert_eq!(
         fixture
             .control("Alarm", &json!({"action": "raise", "name": "nospace"}))

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::action::{Action, Failure, HTTP_ERRORS};
-use super::selector::{KeySelector, Selector};
+use super::selector::{FrontSelector, KeySelector, Selector};
 use super::trigger::Trigger;
 use crate::call::{Method, MethodKind, is_named};
 
@@ -37,6 +37,21 @@ pub struct Rule {
 
 /// The maximum length of the text of an error, which is sent in a header.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
+
+/// The verbs of requests for resources.
+const FRONT_VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
+/// The verbs of requests for other paths that resources do not have.
+const PATH_VERBS: [&str; 4] = ["head", "post", "put", "options"];
 
 /// A rule was not added, or not found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -73,6 +88,12 @@ pub enum RuleError {
     /// The server is a Kubernetes API.
     #[error("{0} applies to etcd's API, and rules of this server are for its Kubernetes API")]
     OnlyEtcd(&'static str),
+    /// No request has this verb.
+    #[error("unknown verb {0:?}: it must be one of {verbs}, or a method of HTTP in lower case for paths that are not those of resources", verbs = FRONT_VERBS.join(", "))]
+    UnknownVerb(String),
+    /// No request has all of what the selector wants.
+    #[error("the selector never holds: {0}")]
+    NeverHolds(&'static str),
     /// The HTTP status is no error.
     #[error("invalid status {0}: it must be from 400 to 599")]
     InvalidStatus(u16),
@@ -155,6 +176,7 @@ impl Rule {
         if selector.keys.is_some() {
             return Err(RuleError::OnlyEtcd("a selector of keys"));
         }
+        selector.front.check()?;
         self.check_trigger()?;
         let action = self.action_flag();
         let mismatch = |applies_to| Err(RuleError::Mismatch { action, applies_to });
@@ -233,6 +255,50 @@ pub(super) fn positions(names: &[String], methods: &[Method]) -> Result<Vec<usiz
     positions.sort_unstable();
     positions.dedup();
     Ok(positions)
+}
+
+impl FrontSelector {
+    /// Checks that a request may have all of what the selector wants.
+    fn check(&self) -> Result<(), RuleError> {
+        let is_path = |resource: &str| resource.starts_with('/');
+        let resource = self.resource.as_deref();
+        let Some(verb) = self.verb.as_deref() else {
+            return self.check_path(resource.is_some_and(is_path));
+        };
+        if PATH_VERBS.contains(&verb) {
+            if resource.is_some_and(|resource| !is_path(resource)) {
+                return Err(RuleError::NeverHolds(
+                    "requests for resources have another verb",
+                ));
+            }
+            return self.check_path(true);
+        }
+        if !FRONT_VERBS.contains(&verb) {
+            return Err(RuleError::UnknownVerb(verb.to_owned()));
+        }
+        if verb == "create" && self.name.is_some() && !resource.is_some_and(|it| it.contains('/')) {
+            return Err(RuleError::NeverHolds(
+                "the path of a create has a name only for a subresource, such as pods/eviction",
+            ));
+        }
+        let is_path = resource.is_some_and(is_path);
+        if is_path && !["get", "delete", "patch"].contains(&verb) {
+            return Err(RuleError::NeverHolds(
+                "a path that is not that of a resource has a method of HTTP as its verb",
+            ));
+        }
+        self.check_path(is_path)
+    }
+
+    /// Checks a selector of requests for a path that is not that of a resource, if it is one.
+    fn check_path(&self, is_path: bool) -> Result<(), RuleError> {
+        if is_path && (self.namespace.is_some() || self.name.is_some()) {
+            return Err(RuleError::NeverHolds(
+                "a path that is not that of a resource has no namespace and no name",
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Failure {
