@@ -1,25 +1,26 @@
 //! Requests as of an earlier revision: those with the header `Revstore-At-Revision`, and those that a rule makes stale.
 
-use http::{HeaderMap, Uri};
+use http::HeaderMap;
 use revstore_watch_cache::api::{GetOptions, ListOptions};
 use revstore_watch_cache::selector::{FieldSelector, Selector};
 use revstore_watch_cache::{Object, RequestError, ResourceCache, Revision};
 
 use crate::http::{RequestInfo, Target};
-use crate::verbs::scope;
+use crate::verbs::{Facet, scope};
 
 /// The header with the revision.
 const AT_REVISION: &str = "revstore-at-revision";
 
-/// Returns the revision in the header of a request, if it has one.
+/// Returns the revision in the header of a request, if it has one. Of requests that are not for resources, such as
+/// discovery, the header has no effect, so that clients can send it with all of their reads.
 ///
 /// # Errors
-/// 400 if it is no revision, or if the request is not a get or list of a resource.
+/// 400 if it is no revision, or if the request is a write, a watch, or a read of something that is not stored.
 pub(super) fn requested(
     headers: &HeaderMap,
     info: &RequestInfo,
 ) -> Result<Option<Revision>, RequestError> {
-    let Some(value) = headers.get(AT_REVISION) else {
+    let Some(value) = headers.get(AT_REVISION).filter(|_| info.target.is_some()) else {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(value.as_bytes());
@@ -35,67 +36,37 @@ pub(super) fn requested(
     Ok(Some(Revision(revision)))
 }
 
-/// Returns whether a request reads an object or a list of them.
+/// Returns whether a request reads an object, a part of one such as its status, or a list of objects.
 pub(super) fn is_read(info: &RequestInfo) -> bool {
     let target = info.target.as_ref();
-    target.is_some_and(|target| target.subresource.is_empty())
-        && ["get", "list"].contains(&info.verb)
+    let is_stored = |target: &Target| Facet::of(&target.subresource).is_some();
+    target.is_some_and(is_stored) && ["get", "list"].contains(&info.verb)
 }
 
-/// Checks that a revision is not a future one, and that the client has not asked for a later one, as a server checks it
-/// whose newest revision this is.
+/// Checks that a revision is not a future one.
 ///
 /// # Errors
 /// 504.
-pub(super) fn check_not_later(requested: Revision, newest: Revision) -> Result<(), RequestError> {
-    if requested <= newest {
+pub(super) fn check_not_future(requested: Revision, current: Revision) -> Result<(), RequestError> {
+    if requested <= current {
         return Ok(());
     }
-    Err(RequestError::TooLarge {
-        requested,
-        current: newest,
-    })
+    Err(RequestError::TooLarge { requested, current })
 }
 
-/// Returns the URI of a list at exactly this revision. A later page has the revision of the first one.
-pub(super) fn exact_list(uri: &Uri, revision: Revision) -> Option<Uri> {
-    let query = uri.query().unwrap_or_default();
-    let named = |parameter: &str, name: &str| parameter.split('=').next() == Some(name);
-    let is_later_page = query
-        .split('&')
-        .any(|parameter| named(parameter, "continue") && parameter.len() > "continue=".len());
-    if is_later_page {
-        return None;
-    }
-    let kept = query.split('&').filter(|parameter| {
-        !parameter.is_empty()
-            && !named(parameter, "resourceVersion")
-            && !named(parameter, "resourceVersionMatch")
-    });
-    let exact = format!("resourceVersion={revision}&resourceVersionMatch=Exact");
-    let parameters: Vec<&str> = kept.chain([exact.as_str()]).collect();
-    let path = format!("{}?{}", uri.path(), parameters.join("&"));
-    path.parse().ok()
-}
-
-/// Reads an object as of a revision.
+/// Reads an object as of a revision, as a server whose newest revision this is.
 ///
 /// # Errors
-/// 410 if the revision is compacted.
+/// Those of a get for invalid options, 410 if the revision is compacted, and 504 if the client asks for a later one.
 pub(crate) async fn past_object(
     cache: &ResourceCache,
     target: &Target,
     options: &GetOptions,
     revision: Revision,
 ) -> Result<Option<Object>, RequestError> {
-    // An invalid version is refused as without a past revision.
-    let asked = match &*options.resource_version {
-        "" | "0" => Revision(0),
-        text => Revision(text.parse().unwrap_or_default()),
-    };
-    check_not_later(asked, revision)?;
+    options.check_as_of(revision)?;
     let selector = Selector {
-        fields: FieldSelector::parse(&format!("metadata.name={}", target.name))?,
+        fields: FieldSelector::equals("metadata.name", &*target.name),
         ..Selector::default()
     };
     let mut options = ListOptions::default()

@@ -5,7 +5,6 @@ use std::future::{self, Future};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use hyper::service::Service;
 use revstore_control::call::{Call, FrontObject, client_name};
@@ -17,7 +16,7 @@ use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{RequestError, Revision};
 
 use super::Stage;
-use super::history::{self, check_not_later};
+use super::history::{self, check_not_future};
 use super::record::{RequestRecord, Sender, finished};
 use super::stage::StagedFront;
 use super::statuses::{failure_status, status_of};
@@ -37,7 +36,7 @@ pub(crate) struct ControlledService {
 /// What control adds to a request that the front answers.
 #[derive(Debug)]
 pub(crate) struct RequestControl {
-    /// The revision as of which an object is read.
+    /// The revision as of which an object or a list is read.
     pub(crate) at: Option<Revision>,
     /// What the events of a watch go through.
     pub(crate) watch: WatchControl,
@@ -89,13 +88,13 @@ impl ControlledService {
         let staged = self.stage.current();
         let interceptor = self.stage.interceptor();
         let mut work = interceptor.open.activity().start();
-        let (mut parts, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let sender = self.sender(&staged, &parts.headers, &info).await;
         let mut record = RequestRecord::new(interceptor.clone(), sender.clone());
         let decided = self
-            .decide(&staged, &mut record, &mut work, &mut parts, &info)
+            .decide(&staged, &mut record, &mut work, &parts.headers, &info)
             .await;
         let (at, replacement) = match decided {
             Ok(Decided::Execute { at, replacement }) => (at, replacement),
@@ -162,16 +161,16 @@ impl ControlledService {
         staged: &Arc<StagedFront>,
         record: &mut RequestRecord,
         work: &mut Work,
-        parts: &mut Parts,
+        headers: &HeaderMap,
         info: &RequestInfo,
     ) -> Result<Decided, RequestError> {
         let execute = |at| Decided::Execute {
             at,
             replacement: None,
         };
-        let mut at = history::requested(&parts.headers, info)?;
+        let at = history::requested(headers, info)?;
         if let Some(revision) = at {
-            check_not_later(revision, staged.revision())?;
+            check_not_future(revision, staged.revision())?;
         }
         let call = record.sender.call(staged.revision().0);
         let decision = self.stage.interceptor().rules.decide(&call);
@@ -180,7 +179,7 @@ impl ControlledService {
             self.wait(staged, work, decision.delays).await;
         }
         let Some((rule, action)) = decision.action else {
-            return Ok(execute(at_revision(parts, info, at)));
+            return Ok(execute(at));
         };
         record.rule = Some(rule);
         if let Some(status) = status_of(&action, info) {
@@ -189,7 +188,6 @@ impl ControlledService {
         let commands = self.connection.as_ref().map(|it| it.commands());
         match (&action, commands) {
             (Action::ErrorAfter(failure), _) => {
-                let at = at_revision(parts, info, at);
                 let replacement = Some(failure_status(failure));
                 return Ok(Decided::Execute { at, replacement });
             }
@@ -211,15 +209,11 @@ impl ControlledService {
                 _,
             ) if at.is_none() && history::is_read(info) => {
                 let stale = Revision(*revision).min(staged.revision());
-                let query = Query::parse(parts.uri.query().unwrap_or_default());
-                let asked = query.first("resourceVersion");
-                let asked = asked.and_then(|it| it.parse().ok()).unwrap_or_default();
-                check_not_later(Revision(asked), stale)?;
-                at = Some(stale);
+                return Ok(execute(Some(stale)));
             }
             _ => {}
         }
-        Ok(execute(at_revision(parts, info, at)))
+        Ok(execute(at))
     }
 
     /// Waits for the delays of a request. Each ends with its rule, and all with the front.
@@ -246,18 +240,6 @@ impl ControlledService {
             work.resume();
         }
     }
-}
-
-/// Makes a list one at a revision. Returns the revision of a get.
-fn at_revision(parts: &mut Parts, info: &RequestInfo, at: Option<Revision>) -> Option<Revision> {
-    let revision = at?;
-    if info.verb != "list" {
-        return at;
-    }
-    if let Some(uri) = history::exact_list(&parts.uri, revision) {
-        parts.uri = uri;
-    }
-    None
 }
 
 /// Returns what a request is about, for rules and records.

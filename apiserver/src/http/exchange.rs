@@ -6,8 +6,8 @@ use std::time::Instant;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use revstore_host::net::UpgradeOffer;
-use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Query;
+use revstore_watch_cache::{RequestError, Revision};
 
 use crate::auth::User;
 use crate::control::RequestControl;
@@ -42,6 +42,11 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
+    /// Returns the revision as of which control wants an object or a list to be read.
+    pub(crate) fn past_revision(&self) -> Option<Revision> {
+        self.control.as_ref().and_then(|control| control.at)
+    }
+
     /// Returns the labels of the metrics of the request.
     pub(crate) fn labels(&self) -> Labels<'_> {
         let is_apply = self

@@ -28,6 +28,9 @@ pub(crate) async fn list(
         return Err(Status::bad_request("the request is a watch").into());
     };
     resolve_fields(resource, &mut options.selector)?;
+    if let Some(revision) = exchange.past_revision() {
+        options = options.as_of(revision)?;
+    }
     if accepted.form == Form::Metadata {
         let message = format!(
             "you requested PartialObjectMetadata, but the requested object is a list ({})",

@@ -29,19 +29,32 @@ pub(crate) async fn get(
         let message = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(RequestError::BadRequest(message.to_owned()));
     }
-    let reference = reference(resource, target);
-    let options = GetOptions::from_query(&exchange.query);
-    let at = exchange.control.as_ref().and_then(|control| control.at);
-    let found = match at {
-        None => stored.cache.get(&reference, &options).await?,
-        Some(revision) => past_object(&stored.cache, target, &options, revision).await?,
-    };
-    let Some(object) = found else {
-        return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
-    };
+    let object = find(exchange, resource, stored, target).await?;
     let object = resource.converted_object(object).await?;
     let bytes = in_form(exchange, resource, stored, accepted, &object)?;
     answer_json(StatusCode::OK, accepted, bytes)
+}
+
+/// Returns the object that a path names, as of an earlier revision if control wants that.
+///
+/// # Errors
+/// Those of the cache, and 404.
+pub(crate) async fn find(
+    exchange: &Exchange,
+    resource: &Resource,
+    stored: &Stored,
+    target: &Target,
+) -> Result<Object, RequestError> {
+    let options = GetOptions::from_query(&exchange.query);
+    let found = match exchange.past_revision() {
+        None => {
+            let reference = reference(resource, target);
+            stored.cache.get(&reference, &options).await?
+        }
+        Some(revision) => past_object(&stored.cache, target, &options, revision).await?,
+    };
+    let not_found = || Status::not_found(&resource.names.resource_name(), &target.name);
+    Ok(found.ok_or_else(not_found)?)
 }
 
 /// Returns whether the value of a flag in a query is neither absent nor false, however it is spelled.

@@ -116,7 +116,7 @@ fn select_name(selector: &mut Selector, name: &str) -> Result<(), RequestError> 
         let message = "fieldSelector metadata.name doesn't match requested name";
         return Err(RequestError::BadRequest(message.to_owned()));
     }
-    let named = FieldSelector::parse(&format!("metadata.name={name}"))?;
+    let named = FieldSelector::equals("metadata.name", name);
     selector.fields.requirements.extend(named.requirements);
     Ok(())
 }

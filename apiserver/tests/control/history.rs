@@ -3,7 +3,7 @@
 use revstore_apiserver::ClockMode;
 use revstore_apiserver::auth::{AuthorizationMode, User};
 use revstore_apiserver::control_api::journal::Filter;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::exchange::exchange;
 use crate::fixture::{Fixture, MAPS, names, version};
@@ -66,6 +66,113 @@ fn namespaces_are_read_as_of_a_revision() {
         (status, &read["metadata"]["labels"]["team"]),
         (200, &json!("a"))
     );
+}
+
+#[test]
+fn a_read_of_the_past_is_answered_as_by_a_server_that_has_nothing_later() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let first = fixture.put("x", "1");
+    let second = fixture.put("x", "2");
+    let third = fixture.put("x", "3");
+    let object = format!("{MAPS}/x");
+    let text = |list: &Value| list["items"][0]["data"]["text"].clone();
+    // The header and a rule have the same effect.
+    let check = |get: &dyn Fn(&str) -> (u16, Value)| {
+        let list = |query: &str| get(&format!("{MAPS}?{query}&fieldSelector=metadata.name%3Dx"));
+        for query in ["", "resourceVersion=0", &format!("resourceVersion={first}")] {
+            let (status, answer) = list(query);
+            assert_eq!((status, version(&answer)), (200, second), "{query}");
+            assert_eq!(text(&answer), "2");
+        }
+        // A revision that the client names stays.
+        let exact = format!("resourceVersion={first}&resourceVersionMatch=Exact");
+        let (_, answer) = list(&exact);
+        assert_eq!((version(&answer), text(&answer)), (first, json!("1")));
+        for later in [
+            "",
+            "&resourceVersionMatch=Exact",
+            "&resourceVersionMatch=NotOlderThan",
+        ] {
+            let (status, answer) = list(&format!("resourceVersion={third}{later}"));
+            assert_eq!(
+                (status, &answer["reason"]),
+                (504, &json!("Timeout")),
+                "{later}"
+            );
+        }
+        assert_eq!(get(&format!("{object}?resourceVersion={third}")).0, 504);
+        assert_eq!(get(&format!("{object}?resourceVersion={second}")).0, 200);
+        // What is refused otherwise is refused with the same text.
+        for query in [
+            "resourceVersion=junk",
+            "resourceVersion=1&resourceVersionMatch=Bogus",
+            "continue=x",
+        ] {
+            let plain = fixture.send("GET", &format!("{MAPS}?{query}"), "");
+            assert_eq!(plain.0 / 100, 4, "{query}");
+            assert_eq!(get(&format!("{MAPS}?{query}")), plain);
+        }
+        let junk = format!("{object}?resourceVersion=junk");
+        assert_eq!(get(&junk), fixture.send("GET", &junk, ""));
+        // A name is no selector.
+        for name in ["nope%2Cmetadata.name%3Dx", "x%2Cmetadata.name%3Dx", "x%3Dy"] {
+            assert_eq!(get(&format!("{MAPS}/{name}")).0, 404, "{name}");
+        }
+    };
+    let field = format!("Revstore-At-Revision: {second}\r\n");
+    check(&|path| fixture.get_with(path, &field));
+    // Only for requests of this client, so that others are answered as without the rule.
+    let rule = json!({"stale": true, "stale_revision": second, "client": "lagging"});
+    fixture.ok("FaultAdd", &rule);
+    check(&|path| fixture.get_with(path, "Revstore-Client: lagging\r\n"));
+}
+
+#[test]
+fn parts_of_objects_are_read_as_of_a_revision_and_discovery_as_of_now() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let labels = json!({"app": "a"});
+    let mut deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    });
+    let (status, created) = fixture.send("POST", path, &deployment.to_string());
+    assert_eq!(status, 201, "{created}");
+    let at = format!("Revstore-At-Revision: {}\r\n", version(&created));
+    deployment["spec"]["replicas"] = json!(3);
+    let (status, _) = fixture.send("PUT", &format!("{path}/d"), &deployment.to_string());
+    assert_eq!(status, 200);
+    let (status, scale) = fixture.get_with(&format!("{path}/d/scale"), &at);
+    assert_eq!((status, &scale["spec"]["replicas"]), (200, &json!(1)));
+    let (status, whole) = fixture.get_with(&format!("{path}/d/status"), &at);
+    assert_eq!((status, version(&whole)), (200, version(&created)));
+    for discovery in ["/api/v1", "/apis", "/version"] {
+        assert_eq!(
+            fixture.get_with(discovery, &at),
+            fixture.send("GET", discovery, "")
+        );
+    }
+    let log = "/api/v1/namespaces/default/pods/p/log";
+    assert_eq!(fixture.get_with(log, &at).0, 400);
+}
+
+#[test]
+fn a_watch_of_a_name_in_a_path_is_not_one_of_a_selector() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    fixture.put("x", "");
+    let path =
+        "/api/v1/watch/namespaces/default/configmaps/nope%2Cmetadata.name%3Dx?timeoutSeconds=1";
+    let mut watch = crate::client::Watch::open(&fixture.server, path);
+    fixture.ok("Wait", &json!({"watchers": 1}));
+    fixture.ok("ClockAdvance", &json!({"by": "2s"}));
+    assert_eq!(watch.next(), None);
 }
 
 #[test]

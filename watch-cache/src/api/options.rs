@@ -40,6 +40,18 @@ impl GetOptions {
         self
     }
 
+    /// Checks the options for a get on a server whose newest revision is `newest`.
+    ///
+    /// # Errors
+    /// - [`RequestError::Unclassified`] for an invalid resource version.
+    /// - [`RequestError::TooLarge`] for a later one.
+    pub fn check_as_of(&self, newest: Revision) -> Result<(), RequestError> {
+        match self.version()? {
+            RequestedVersion::At(at) => check_not_later(at, newest),
+            RequestedVersion::Unset | RequestedVersion::Zero => Ok(()),
+        }
+    }
+
     pub(crate) fn version(&self) -> Result<RequestedVersion, RequestError> {
         RequestedVersion::parse(&self.resource_version).map_err(InvalidVersion::of_get_or_watch)
     }
@@ -126,6 +138,43 @@ impl ListOptions {
         self.selector = selector;
         self
     }
+}
+
+impl ListOptions {
+    /// Returns options with which this server answers as one whose newest revision is `newest`: lists of the most recent
+    /// state, of any, and of one at or after a revision are those at `newest`. A list at exactly a revision, and a later
+    /// page, stay as they are.
+    ///
+    /// # Errors
+    /// Those of a list for invalid options, and [`RequestError::TooLarge`] for a later revision than `newest`.
+    pub fn as_of(mut self, newest: Revision) -> Result<Self, RequestError> {
+        match self.plan()? {
+            ListPlan::Exact { at, .. } => {
+                check_not_later(at, newest)?;
+                return Ok(self);
+            }
+            ListPlan::NotOlderThan(at) => check_not_later(at, newest)?,
+            ListPlan::Latest { start: Some(start) } => {
+                let revision = Some(newest);
+                self.continue_token = ContinueToken { revision, start }.encode();
+                return Ok(self);
+            }
+            ListPlan::Latest { start: None } | ListPlan::Any => {}
+        }
+        let exact = self.resource_version(newest.to_string());
+        Ok(exact.resource_version_match("Exact"))
+    }
+}
+
+/// Checks that a requested revision is not later than the newest one of a server.
+fn check_not_later(requested: Revision, newest: Revision) -> Result<(), RequestError> {
+    if requested <= newest {
+        return Ok(());
+    }
+    Err(RequestError::TooLarge {
+        requested,
+        current: newest,
+    })
 }
 
 /// The options of a watch, as clients send them. The default starts with all current objects.

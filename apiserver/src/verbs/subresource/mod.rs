@@ -9,7 +9,6 @@ mod service_account;
 use http::StatusCode;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
-use revstore_watch_cache::api::GetOptions;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status};
 use serde_json::Value;
@@ -18,7 +17,7 @@ use crate::builtin::edit;
 use crate::catalog::{Origin, Resource, Stored};
 use crate::http::{Answer, Exchange, Form, Front, Target, method_not_allowed};
 use crate::verbs::facet::Facet;
-use crate::verbs::read::{decoded, reference};
+use crate::verbs::read::decoded;
 use crate::verbs::write::patch;
 use crate::verbs::{offer, read, write};
 
@@ -83,21 +82,14 @@ async fn get(
     Ok(Answer::value(StatusCode::OK, accepted, &value))
 }
 
-/// Returns the current version of the object that a path names.
+/// Returns the object that a path names, decoded.
 pub(crate) async fn current(
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
     target: &Target,
 ) -> Result<JsonObject, RequestError> {
-    let options = GetOptions::from_query(&exchange.query);
-    let found = stored
-        .cache
-        .get(&reference(resource, target), &options)
-        .await?;
-    let Some(object) = found else {
-        return Err(Status::not_found(&resource.names.resource_name(), &target.name).into());
-    };
+    let object = read::find(exchange, resource, stored, target).await?;
     decoded(resource, stored, &object)
 }
 
