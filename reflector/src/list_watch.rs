@@ -71,6 +71,7 @@ pub struct StorageListWatch {
     storage: Arc<dyn Storage>,
     scope: Scope,
     selector: Selector,
+    has_timers: bool,
 }
 
 impl StorageListWatch {
@@ -80,6 +81,17 @@ impl StorageListWatch {
             storage,
             scope,
             selector,
+            has_timers: true,
+        }
+    }
+
+    /// Lets watches of the storage neither end after a time nor send bookmarks. For a reflector in the process of the
+    /// storage, which does not need them, so that the clock of the storage has nothing to do for it.
+    #[must_use]
+    pub fn without_timers(self) -> Self {
+        Self {
+            has_timers: false,
+            ..self
         }
     }
 }
@@ -95,6 +107,11 @@ impl ListWatch for StorageListWatch {
     fn watch(&self, mut options: WatchOptions) -> BoxFuture<'_, Result<EventStream, RequestError>> {
         Box::pin(async move {
             options.selector = self.selector.clone();
+            if !self.has_timers {
+                options.timeout = None;
+                // That after the initial objects is needed.
+                options.allow_bookmarks &= options.send_initial_events == Some(true);
+            }
             self.storage.watch(&self.scope, &options).await
         })
     }
