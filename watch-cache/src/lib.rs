@@ -94,7 +94,7 @@ mod wake;
 /// Clocks: the trait, the system clock and a clock that tests advance, re-exported from
 /// `revstore-engine`.
 pub mod clock {
-    pub use revstore_engine::{Clock, ManualClock, SystemClock, Timed};
+    pub use revstore_engine::{Clock, DueWork, ManualClock, PendingWork, SystemClock, Timed};
 }
 
 pub use api::{

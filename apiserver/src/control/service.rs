@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Request, Response};
 use hyper::service::Service;
 use revstore_control::call::{Call, FrontObject, client_name};
-use revstore_control::fault::{Action, DelayOf};
+use revstore_control::fault::{Action, DelayOf, Delayed};
 use revstore_control::open::{Connection, Work};
 use revstore_host::net::{ClientIdentity, RequestBody};
 use revstore_watch_cache::api::Query;
@@ -50,6 +50,8 @@ enum Decided {
     Execute {
         /// As of this revision.
         at: Option<Revision>,
+        /// Of a delay that has ended on the clock, which waits for the request.
+        delayed: Option<Delayed>,
         /// The answer is replaced by this.
         replacement: Option<Status>,
     },
@@ -96,8 +98,12 @@ impl ControlledService {
         let decided = self
             .decide(&staged, &mut record, &mut work, &parts.headers, &info)
             .await;
-        let (at, replacement) = match decided {
-            Ok(Decided::Execute { at, replacement }) => (at, replacement),
+        let (at, replacement, delayed) = match decided {
+            Ok(Decided::Execute {
+                at,
+                replacement,
+                delayed,
+            }) => (at, replacement, delayed),
             Ok(Decided::Answer(status)) => {
                 let answer = error(&parts.headers, &query, &status);
                 return finished(answer, record, work, staged);
@@ -125,6 +131,7 @@ impl ControlledService {
         let front = &staged.front;
         let answered = front.answer_under(request, &self.client, self.trusted, Some(control));
         let mut answer = answered.await;
+        drop(delayed);
         if let Some((status, headers)) = replacement.zip(headers) {
             answer = error(&headers, &query, &status);
         }
@@ -164,22 +171,24 @@ impl ControlledService {
         headers: &HeaderMap,
         info: &RequestInfo,
     ) -> Result<Decided, RequestError> {
-        let execute = |at| Decided::Execute {
-            at,
-            replacement: None,
-        };
         let at = history::requested(headers, info)?;
         if let Some(revision) = at {
             check_not_future(revision, staged.revision())?;
         }
         let call = record.sender.call(staged.revision().0);
         let decision = self.stage.interceptor().rules.decide(&call);
+        let mut delayed = None;
         if !decision.delays.is_empty() {
             record.rule = decision.delays.last().map(|delay| delay.rule);
-            self.wait(staged, work, decision.delays).await;
+            delayed = self.wait(staged, work, decision.delays).await;
         }
+        let execute = |at, delayed| Decided::Execute {
+            at,
+            replacement: None,
+            delayed,
+        };
         let Some((rule, action)) = decision.action else {
-            return Ok(execute(at));
+            return Ok(execute(at, delayed));
         };
         record.rule = Some(rule);
         if let Some(status) = status_of(&action, info) {
@@ -189,7 +198,11 @@ impl ControlledService {
         match (&action, commands) {
             (Action::ErrorAfter(failure), _) => {
                 let replacement = Some(failure_status(failure));
-                return Ok(Decided::Execute { at, replacement });
+                return Ok(Decided::Execute {
+                    at,
+                    replacement,
+                    delayed,
+                });
             }
             (Action::Reset, Some(commands)) => {
                 commands.reset();
@@ -209,18 +222,28 @@ impl ControlledService {
                 _,
             ) if at.is_none() && history::is_read(info) => {
                 let stale = Revision(*revision).min(staged.revision());
-                return Ok(execute(Some(stale)));
+                return Ok(execute(Some(stale), delayed));
             }
             _ => {}
         }
-        Ok(execute(at))
+        Ok(execute(at, delayed))
     }
 
-    /// Waits for the delays of a request. Each ends with its rule, and all with the front.
-    async fn wait(&self, staged: &StagedFront, work: &mut Work, delays: Vec<DelayOf>) {
+    /// Waits for the delays of a request. Each ends with its rule, and all with the front. Returns the right of the last one
+    /// to go on at its time.
+    async fn wait(
+        &self,
+        staged: &StagedFront,
+        work: &mut Work,
+        delays: Vec<DelayOf>,
+    ) -> Option<Delayed> {
         let interceptor = self.stage.interceptor();
         let mut ended = staged.ended.subscribe();
+        let mut delayed = None;
         for delay in delays {
+            let on_clock = interceptor.delays.wait(delay.time, delay.rule);
+            // Time can pass only when the delay before this one is not waited for.
+            drop(delayed.take());
             // Time of the clock can only pass while the request does not count as under way.
             if !delay.wall {
                 work.park();
@@ -228,17 +251,19 @@ impl ControlledService {
             let passed = async {
                 if delay.wall {
                     tokio::time::sleep(delay.time).await;
+                    None
                 } else {
-                    interceptor.delays.wait(delay.time).await;
+                    on_clock.await
                 }
             };
             tokio::select! {
-                () = passed => {}
+                passed = passed => delayed = passed,
                 () = delay.removal => {}
                 _ = ended.wait_for(|ended| *ended) => {}
             }
             work.resume();
         }
+        delayed
     }
 }
 

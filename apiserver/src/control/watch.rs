@@ -63,7 +63,7 @@ enum State {
 
 impl WatchControl {
     /// Returns the events of a watch that starts after a revision, under control.
-    pub(crate) fn watch(&self, events: Events, requested: &str) -> ControlledEvents {
+    pub(crate) fn watch(&self, mut events: Events, requested: &str) -> ControlledEvents {
         let start = match requested.parse() {
             Ok(0) | Err(_) => self.staged.revision().0,
             Ok(revision) => revision,
@@ -80,6 +80,7 @@ impl WatchControl {
         };
         let stream = Arc::new(WatchStream::default());
         let watch = self.interceptor.open.watch_created(info, &stream);
+        events.set_number(watch.id());
         let mut stopped: watch::Receiver<bool> = self.staged.stopped.subscribe();
         let controlled = ControlledEvents {
             events: Box::new(events),
@@ -128,11 +129,13 @@ impl ControlledEvents {
             self.events.request_bookmark();
         }
         if self.watch.is_held() {
+            self.events.defer();
             return Poll::Pending;
         }
         let event = match self.held.take() {
             Some((event, mut removal)) => {
                 if Pin::new(&mut removal).poll(context).is_pending() {
+                    self.events.defer();
                     self.held = Some((event, removal));
                     return Poll::Pending;
                 }

@@ -28,6 +28,7 @@ impl JobController {
         monitors: Arc<Monitors>,
         queue: WorkQueue<(String, String)>,
     ) -> Self {
+        queue.list_pending("job", |(namespace, name)| format!("{namespace}/{name}"));
         Self {
             client,
             monitors,

@@ -61,7 +61,9 @@ pub(crate) async fn watch(
     let watcher = match &exchange.control {
         None => watcher,
         Some(control) => {
-            let events = control.watch.watch(watcher, &options.resource_version);
+            let events = control
+                .watch
+                .watch(watcher, &options.resource_version);
             Events::Controlled(events)
         }
     };
@@ -136,6 +138,24 @@ impl Events {
         match self {
             Self::Plain(watcher) => watcher.request_bookmark(),
             Self::Converted(watch) => watch.request_bookmark(),
+            Self::Controlled(_) => {}
+        }
+    }
+
+    /// Sets the number under which the bookmarks and the end of the watch are listed.
+    pub(crate) fn set_number(&mut self, number: u64) {
+        match self {
+            Self::Plain(watcher) => watcher.set_number(number),
+            Self::Converted(watch) => watch.set_number(number),
+            Self::Controlled(_) => {}
+        }
+    }
+
+    /// Leaves the events for later, although the task was woken.
+    pub(crate) fn defer(&mut self) {
+        match self {
+            Self::Plain(watcher) => watcher.defer(),
+            Self::Converted(watch) => watch.defer(),
             Self::Controlled(_) => {}
         }
     }

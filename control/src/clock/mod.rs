@@ -10,6 +10,7 @@ mod source;
 mod thread;
 mod time;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -28,6 +29,10 @@ pub use self::time::{ClockMode, TIME_MAX};
 
 /// The maximum number of due instants that one advance passes.
 pub const ADVANCE_INSTANTS_MAX: u64 = 4_000_000;
+
+/// The time of the system for which one advance waits in all for tasks that were woken at a due time, before it goes on
+/// without them: those that write to a client that does not read, for example.
+pub const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// The default of [`ControlClock::set_idle`].
 pub const IDLE_DEFAULT: Duration = Duration::from_millis(5);
@@ -61,7 +66,8 @@ pub enum AdvanceError {
 ///
 /// In each [mode](ClockMode), time never decreases, also when the mode changes. [`advance`](Self::advance) works in all
 /// modes: it passes each due instant in order, and all work that is due then sees that time. No other thread sees a
-/// time between two instants.
+/// time between two instants. Of a server, also the tasks that it wakes at an instant have run before the next one, those
+/// excepted that need longer than [`SETTLE_MAX`] in all.
 ///
 /// # Costs
 /// A look at the time takes a lock for a moment. One thread for each clock does the due work of the modes
@@ -127,6 +133,8 @@ struct State {
 #[derive(Debug)]
 struct Drive<'a> {
     shared: &'a Shared,
+    /// The rest of [`SETTLE_MAX`]. Zero if woken tasks are not waited for.
+    settle: Cell<Duration>,
     _driving: MutexGuard<'a, ()>,
 }
 
@@ -266,7 +274,7 @@ impl ControlClock {
     /// - [`AdvanceError::Reentrant`] if the call comes from due work, on the same thread.
     /// - [`AdvanceError::TooManyInstants`] if more than [`ADVANCE_INSTANTS_MAX`] instants are due.
     pub fn advance(&self, by: Duration) -> Result<Duration, AdvanceError> {
-        let drive = self.shared().drive()?;
+        let drive = self.shared().drive()?.settling();
         let _frozen = drive.freeze();
         let target = self.time().saturating_add(by).min(TIME_MAX);
         let reached = drive.run_until(target, ADVANCE_INSTANTS_MAX);
@@ -280,7 +288,7 @@ impl ControlClock {
     /// As [`advance`](Self::advance), and [`AdvanceError::NothingPending`] if nothing is due at any time, or not before
     /// [`TIME_MAX`].
     pub fn advance_to_next(&self) -> Result<Duration, AdvanceError> {
-        let drive = self.shared().drive()?;
+        let drive = self.shared().drive()?.settling();
         let _frozen = drive.freeze();
         let now = self.time();
         // What is due already, because it was added since the last advance, comes first.
@@ -395,12 +403,45 @@ impl Shared {
         self.state.lock().driver = Some(own);
         Ok(Drive {
             shared: self,
+            settle: Cell::new(Duration::ZERO),
             _driving: driving,
         })
     }
 }
 
 impl Drive<'_> {
+    /// Waits for the tasks of a server that due work wakes. Only a server has threads that run them.
+    fn settling(self) -> Self {
+        if self.shared.state.lock().activity.is_some() {
+            self.settle.set(SETTLE_MAX);
+        }
+        self
+    }
+
+    /// Waits until the tasks have run that the due work of an object has woken, for the rest of the time for that.
+    fn wait_until_settled(&self, timed: &dyn Timed) {
+        /// The number of looks before the thread sleeps between two of them. Most tasks run at once.
+        const LOOKS_BUSY: u32 = 64;
+        const PAUSE: Duration = Duration::from_micros(50);
+        let left = self.settle.get();
+        if left.is_zero() {
+            return;
+        }
+        let began = Instant::now();
+        let mut looks = 0;
+        while !timed.is_settled() {
+            if began.elapsed() >= left {
+                return self.settle.set(Duration::ZERO);
+            }
+            looks += 1;
+            if looks < LOOKS_BUSY {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
     /// Stops running time, until the result is dropped.
     fn freeze(&self) -> Frozen<'_> {
         self.shared
@@ -428,7 +469,8 @@ impl Drive<'_> {
                     state.time.set_at_least(due, self.shared.source.now());
                 }
                 instants += 1;
-                timed.run_due();
+                timed.clone().run_due();
+                self.wait_until_settled(&*timed);
             }
             let mut state = self.shared.state.lock();
             let now = state.time.now(self.shared.source.now());

@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::mpsc;
 use std::thread;
 
@@ -508,4 +508,69 @@ fn the_thread_ends_with_the_last_clone() {
             .upgrade()
             .is_none_or(|shared| shared.state.lock().closed)
     );
+}
+
+/// Work that a thread does when it is woken.
+#[derive(Debug)]
+struct Task {
+    due: Mutex<Vec<Duration>>,
+    is_settled: AtomicBool,
+    wake: mpsc::Sender<()>,
+}
+
+impl Timed for Task {
+    fn next_due(&self) -> Option<Duration> {
+        self.due.lock().first().copied()
+    }
+
+    fn run_due(self: Arc<Self>) {
+        self.due.lock().remove(0);
+        self.is_settled.store(false, Ordering::Release);
+        // An error means that nobody does the work.
+        let _ = self.wake.send(());
+    }
+
+    fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+}
+
+#[test]
+fn an_advance_waits_for_the_tasks_of_a_server_but_not_for_ever() {
+    #[derive(Debug)]
+    struct Server;
+    impl Activity for Server {
+        fn busy_for(&self, _: Duration) -> Option<Duration> {
+            None
+        }
+    }
+    let clock = ControlClock::new(ClockMode::Manual);
+    let server: Arc<dyn Activity> = Arc::new(Server);
+    clock.set_activity(Arc::downgrade(&server));
+    let (wake, woken) = mpsc::channel();
+    let due: Vec<_> = (1..=20).map(millis).collect();
+    let task = Arc::new(Task {
+        due: Mutex::new(due.clone()),
+        is_settled: AtomicBool::new(true),
+        wake,
+    });
+    let timed: Arc<dyn Timed> = task.clone();
+    clock.follow(Arc::downgrade(&timed));
+    let worker = {
+        let (clock, task) = (clock.clone(), task.clone());
+        thread::spawn(move || {
+            let mut seen = Vec::new();
+            for () in woken.iter().take(20) {
+                seen.push(clock.time());
+                task.is_settled.store(true, Ordering::Release);
+            }
+            seen
+        })
+    };
+    clock.advance(millis(50)).unwrap();
+    assert_eq!(worker.join().unwrap(), due);
+    // Nobody does the work any longer: the advance goes on without it.
+    task.due.lock().extend([millis(60), millis(70), millis(80)]);
+    assert_eq!(clock.advance(millis(50)).unwrap(), millis(100));
+    assert!(task.due.lock().is_empty());
 }

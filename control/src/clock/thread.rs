@@ -119,6 +119,7 @@ fn jump(shared: &Shared) -> Next {
     match shared.next_due() {
         Some((due, _)) if due <= TIME_MAX => {
             // Only this instant: what it does is waited for before the next one.
+            let drive = drive.settling();
             let _ = drive.run_until(due, INSTANTS_STEP);
             Next::Look
         }

@@ -17,7 +17,7 @@ mod selector;
 mod trigger;
 
 pub use action::{Action, Failure, FailureError, Preset, UnknownPreset, code_of_http};
-pub use delay::{Delay, Delays};
+pub use delay::{Delay, Delayed, Delays};
 pub use removal::Removal;
 pub use rule::{Rule, RuleError, RuleId};
 pub use rules::{Decision, DelayOf, RULES_MAX, RuleStatus, Rules};

@@ -47,6 +47,10 @@ impl Timed for Store {
         pending.merge(PendingWork { work, more: 0 }, max);
         pending
     }
+
+    fn is_settled(&self) -> bool {
+        self.hub.is_progress_read()
+    }
 }
 
 /// Checks the policy of automatic compaction now (AC-7).

@@ -12,7 +12,7 @@ use crate::history::KeyValue;
 use crate::key::KeyRange;
 use crate::revision::Revision;
 use crate::store::{Progress, Store};
-use crate::sync::{self, Arc, AtomicWaker, Mutex, Rank};
+use crate::sync::{self, Arc, AtomicWaker, Mutex, Rank, Weak};
 
 /// The number of records that one dispatch step copies from the log, rounded up to whole revisions.
 const DISPATCH_STEP_RECORDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
@@ -58,6 +58,8 @@ struct Registry {
     progress_watches: usize,
     /// The time of the next progress notifications, if such a watch exists.
     progress_due: Option<Duration>,
+    /// The streams that got the last progress notifications that were due.
+    notified: Vec<Weak<Channel>>,
     // Buffers of `dispatch_to`, so that a dispatch does not allocate them.
     /// The watches that match a record of the revision that is being delivered.
     matched: Vec<WatchIndex>,
@@ -113,6 +115,7 @@ impl Hub {
             unsynced: 0,
             progress_watches: 0,
             progress_due: None,
+            notified: Vec::new(),
             matched: Vec::new(),
             previous_matches: Vec::new(),
             step: Vec::new(),
@@ -255,6 +258,7 @@ impl Hub {
             registry.progress_due = Some(now.saturating_add(self.progress_interval));
             let current = store.current.load();
             registry.dispatch_to(store, current, &mut wake);
+            let mut notified = Vec::new();
             let watches = registry.watches.iter_mut().flatten();
             for watch in watches.filter(|watch| watch.progress_notify) {
                 let idle = std::mem::replace(&mut watch.idle, true);
@@ -265,10 +269,22 @@ impl Hub {
                     };
                     watch.channel.queue.lock().push_progress(item);
                     wake.push(watch.channel.clone());
+                    notified.push(Arc::downgrade(&watch.channel));
                 }
             }
+            registry.notified = notified;
         }
         wake_all(&wake);
+    }
+
+    /// Returns whether the readers of the streams that got the last progress notifications have read what was queued.
+    pub(crate) fn is_progress_read(&self) -> bool {
+        let mut registry = self.registry.lock();
+        registry.notified.retain(|channel| {
+            let channel = channel.upgrade();
+            channel.is_some_and(|channel| !channel.queue.lock().is_empty())
+        });
+        registry.notified.is_empty()
     }
 
     /// Returns the number of watches and the number of unsynced watches.

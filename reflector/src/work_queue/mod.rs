@@ -11,17 +11,17 @@ mod sync {
     pub(crate) use parking_lot::Mutex;
 }
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus::{Histogram, IntCounter};
-use revstore_watch_cache::clock::{Clock, SystemClock, Timed};
+use revstore_watch_cache::clock::{Clock, DueWork, PendingWork, SystemClock, Timed};
 
 use crate::metrics::{HistogramSnapshot, counter, histogram};
 use claims::{Claims, Waiting, Wakes};
@@ -73,6 +73,8 @@ struct Shared<K> {
     delayed: Mutex<Delayed<K>>,
     /// The lock is held for one computation.
     limiter: Mutex<RateLimiter<K>>,
+    /// How delayed keys are listed as pending work, if they are.
+    listing: OnceLock<Listing<K>>,
     counters: Counters,
 }
 
@@ -82,6 +84,14 @@ struct Delayed<K> {
     by_key: HashMap<K, (Duration, u64)>,
     next_number: u64,
     is_closed: bool,
+    /// The keys that the clock has added, until they are processed: it waits for them.
+    due: HashSet<K>,
+}
+
+/// The kind and the ids of keys in lists of pending work.
+struct Listing<K> {
+    kind: &'static str,
+    id: Box<dyn Fn(&K) -> String + Send + Sync>,
 }
 
 struct Counters {
@@ -156,7 +166,9 @@ impl WorkQueueBuilder {
                 by_key: HashMap::new(),
                 next_number: 0,
                 is_closed: false,
+                due: HashSet::new(),
             }),
+            listing: OnceLock::new(),
             limiter: Mutex::new(RateLimiter::new(self.limits)),
             counters: Counters {
                 adds: counter("workqueue_adds_total"),
@@ -202,6 +214,17 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
             self.shared.counters.retries.inc();
             self.shared.clock.recheck();
         }
+    }
+
+    /// Lists the keys that are to be added later as pending work of the clock, as this kind and with these ids. Later calls
+    /// have no effect.
+    pub fn list_pending(
+        &self,
+        kind: &'static str,
+        id: impl Fn(&K) -> String + Send + Sync + 'static,
+    ) {
+        let id = Box::new(id);
+        let _ = self.shared.listing.set(Listing { kind, id });
     }
 
     /// Adds a key after the pause of the limits ([`RateLimits`]).
@@ -374,6 +397,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> Drop for Claim<K> {
         } = &*self.queue.shared;
         let (processed, wakes) = claims.done(&self.key, clock.now());
         counters.work_seconds.observe(processed.as_secs_f64());
+        self.queue.shared.delayed.lock().due.remove(&self.key);
         wakes.wake();
     }
 }
@@ -414,7 +438,8 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         {
             let key = entry.remove();
             self.by_key.remove(&key);
-            due.push(key);
+            due.push(key.clone());
+            self.due.insert(key);
         }
         due
     }
@@ -423,6 +448,7 @@ impl<K: Clone + Eq + Hash> Delayed<K> {
         self.is_closed = true;
         self.by_time.clear();
         self.by_key.clear();
+        self.due.clear();
     }
 }
 
@@ -444,5 +470,26 @@ impl<K: Clone + Eq + Hash + Send> Timed for Shared<K> {
         for key in due {
             self.add(key, now).wake();
         }
+    }
+
+    fn pending(&self, max: usize) -> PendingWork {
+        let Some(Listing { kind, id }) = self.listing.get() else {
+            return PendingWork::default();
+        };
+        let delayed = self.delayed.lock();
+        let work = delayed.by_time.iter().take(max);
+        let work = work.map(|((due, _), key)| DueWork {
+            due: *due,
+            kind,
+            id: id(key),
+        });
+        PendingWork {
+            work: work.collect(),
+            more: delayed.by_time.len().saturating_sub(max) as u64,
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.delayed.lock().due.is_empty()
     }
 }

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use revstore_control::{
     call::Call,
-    fault::{Action, RuleId},
+    fault::{Action, Delayed, RuleId},
     journal::{Event, Outcome, Record},
     open::{Connection, Work},
 };
@@ -72,6 +72,8 @@ struct CallState {
     /// The answer is replaced by this.
     after: Option<Status>,
     rule: Option<RuleId>,
+    /// The clock waits for the call, which it has woken from a delay.
+    delayed: Option<Delayed>,
     keys: Vec<KeyRange>,
     /// Requests for the services that no client has sent.
     injected: VecDeque<Bytes>,
@@ -145,6 +147,7 @@ impl CallInfo {
                 failure: None,
                 after: None,
                 rule: None,
+                delayed: None,
                 keys: Vec::new(),
                 injected: VecDeque::new(),
                 request_task: None,
@@ -200,6 +203,11 @@ impl CallInfo {
     /// Sets the keys of the request, for the journal.
     pub(super) fn set_keys(&self, keys: Vec<KeyRange>) {
         self.state.lock().keys = keys;
+    }
+
+    /// Lets the clock wait for the end of the call.
+    pub(super) fn set_delayed(&self, delayed: Option<Delayed>) {
+        self.state.lock().delayed = delayed;
     }
 
     /// Sets the rule that decided about the call, for the journal.

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use revstore_control::fault::{Action, Decision, Delay, DelayOf, Removal};
+use revstore_control::fault::{Action, Decision, Delay, DelayOf, Delayed, Removal};
 use revstore_grpc::{
     EtcdError, ShutdownBegun,
     intercept::{WatchRequestInfo, request_keys},
@@ -55,6 +55,8 @@ struct Waiting {
     watch: Option<WatchRequestInfo>,
     delays: VecDeque<DelayOf>,
     current: Option<CurrentDelay>,
+    /// Of a delay that has ended on the clock.
+    delayed: Option<Delayed>,
     decision: Decision,
     shutdown: ShutdownBegun,
 }
@@ -136,6 +138,7 @@ impl<B> ControlledRequest<B> {
             watch,
             delays: delays.into(),
             current: None,
+            delayed: None,
             decision,
             shutdown: call.node_shutdown.begun(),
         });
@@ -220,6 +223,10 @@ impl<B> ControlledRequest<B> {
         if let Some(waiting) = self.waiting.take() {
             self.call.resume();
             self.apply(waiting.message, waiting.watch, waiting.decision);
+            // Other calls may go on for long.
+            if self.call.kind == CallKind::Unary && self.mode == Mode::Pass {
+                self.call.set_delayed(waiting.delayed);
+            }
         }
         Poll::Ready(())
     }
@@ -233,9 +240,13 @@ impl Waiting {
                 let is_on_clock = matches!(current.time, DelayTime::Clock(_));
                 let passed = match &mut current.time {
                     DelayTime::Clock(delay) => Pin::new(delay).poll(context),
-                    DelayTime::Wall(sleep) => sleep.as_mut().poll(context),
+                    DelayTime::Wall(sleep) => sleep.as_mut().poll(context).map(|()| None),
                 };
-                if removed.is_pending() && passed.is_pending() {
+                // Time can pass only when the delay before this one is not waited for.
+                self.delayed = None;
+                if let Poll::Ready(delayed) = passed {
+                    self.delayed = delayed;
+                } else if removed.is_pending() {
                     // Automatic time passes while a call waits for it.
                     call.set_waits_for_wall(!is_on_clock);
                     call.park();
@@ -251,7 +262,7 @@ impl Waiting {
                 time: if next.wall {
                     DelayTime::Wall(Box::pin(sleep(next.time)))
                 } else {
-                    DelayTime::Clock(call.interceptor.delays.wait(next.time))
+                    DelayTime::Clock(call.interceptor.delays.wait(next.time, next.rule))
                 },
                 removal: next.removal,
             });

@@ -254,6 +254,18 @@ impl CacheWatcher {
         }
     }
 
+    /// Sets the number under which the bookmarks and the end of the watcher are listed as pending work of its clock.
+    pub fn set_number(&mut self, number: u64) {
+        self.watched.waiter.set_number(number);
+    }
+
+    /// Leaves the events of the watcher for later, although its task was woken. A clock that waits for the tasks that it has
+    /// woken does not wait for this one any longer.
+    pub fn defer(&mut self) {
+        let timers = &self.watched.resource.shared.timers;
+        timers.settle(&self.watched.waiter);
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         for _ in 0..POLL_CHUNKS_MAX {
             let step = match &mut self.state {
@@ -279,6 +291,8 @@ impl CacheWatcher {
                 Step::Start(registration) => {
                     if let State::Starting(start) = self.enter(State::Ended) {
                         let resource = &self.watched.resource;
+                        let number = self.watched.waiter.number();
+                        registration.waiter.set_number(number);
                         self.watched.waiter = registration.waiter.clone();
                         let timeout = start.timeout(resource.shared.timers.now());
                         let bookmarks = start.bookmarks;

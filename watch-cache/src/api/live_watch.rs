@@ -13,6 +13,7 @@ use crate::api::status::{Expired, RequestError};
 use crate::cache::interest::InterestKey;
 use crate::cache::resource::{Refill, Registration, Resource};
 use crate::cache::window::WindowEvent;
+use crate::wake::timer_queue::{TimedWork, WatchTimes};
 
 /// The time before the deadline of a watcher from which on it sends bookmarks more often (WC-322).
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
@@ -38,8 +39,8 @@ pub(crate) struct LiveWatch {
     /// The time at which a watcher that starts at a future revision fails, unless that revision is
     /// reached before (WC-316).
     future_deadline: Option<Duration>,
-    /// The due time of the timer, if it is set.
-    armed: Option<Duration>,
+    /// The times of the timer, if it is set.
+    armed: Option<WatchTimes>,
 }
 
 impl LiveWatch {
@@ -229,25 +230,30 @@ impl LiveWatch {
 
     /// Sets the timer to the earliest due time.
     fn arm(&mut self, watched: &Watched) {
-        let due = [self.next_bookmark, self.deadline, self.future_deadline];
-        let due = due.into_iter().flatten().min();
+        let times = WatchTimes {
+            bookmark: self.next_bookmark,
+            end: self.deadline,
+            failure: self.future_deadline,
+        };
+        let due = times.first();
         let timers = &watched.resource.shared.timers;
         // A timer that has fired is no longer set.
-        let is_set = self.armed == due && due.is_none_or(|due| due > timers.now());
+        let is_set =
+            self.armed.unwrap_or_default() == times && due.is_none_or(|due| due > timers.now());
         if !is_set {
-            if let Some(armed) = self.armed {
+            if let Some(armed) = self.armed.and_then(|armed| armed.first()) {
                 timers.clear(armed, &watched.waiter);
             }
             if let Some(due) = due {
-                timers.set(due, &watched.waiter);
+                timers.set(due, &watched.waiter, TimedWork::Watch(times));
             }
-            self.armed = due;
+            self.armed = due.map(|_| times);
         }
     }
 
     /// Clears the timer and unregisters the watcher.
     pub(crate) fn unregister(&self, watched: &Watched) {
-        if let Some(armed) = self.armed {
+        if let Some(armed) = self.armed.and_then(|armed| armed.first()) {
             watched.resource.shared.timers.clear(armed, &watched.waiter);
         }
         watched

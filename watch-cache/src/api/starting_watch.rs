@@ -70,7 +70,7 @@ async fn register(
 ) -> Result<Option<Registration>, RequestError> {
     let fresh = resource.wait_until_fresh(at);
     if let Some(deadline) = deadline {
-        let sleep = resource.shared.timers.sleep_until(deadline);
+        let sleep = resource.shared.timers.sleep_until(deadline, "watch");
         match select(Box::pin(fresh), Box::pin(sleep)).await {
             Either::Left((fresh, _)) => fresh?,
             Either::Right(_) => return Ok(None),

@@ -68,7 +68,7 @@ pub(crate) async fn check_periodically(
         // The random factor keeps the caches of one source from checking at the same time.
         let pause = interval.saturating_add(interval.mul_f64(rng.f64() / 2.0));
         let due = shared.timers.now().saturating_add(pause);
-        shared.timers.sleep_until(due).await;
+        let _due = shared.timers.sleep_until(due, "consistency").await;
         for resource in registry.all() {
             if resource.ready.state() == Readiness::Ready {
                 // `check` counts the result, and requests a load if the digests differ.

@@ -452,13 +452,13 @@ impl FeedLoop {
     /// Waits for [`RETRY_AFTER`], or until the cache is stopped.
     async fn pause(&mut self) {
         let due = self.shared.timers.now() + RETRY_AFTER;
-        let mut sleep = Box::pin(self.shared.timers.sleep_until(due));
+        let mut sleep = Box::pin(self.shared.timers.sleep_until(due, "retry"));
         poll_fn(|context| {
             self.shared.feeder.waker.register(context.waker());
             if self.shared.is_stopped() {
                 return Poll::Ready(());
             }
-            sleep.as_mut().poll(context)
+            sleep.as_mut().poll(context).map(drop)
         })
         .await;
     }

@@ -340,7 +340,7 @@ impl Loads {
         let (id, timers) = (load.id, self.shared.timers.clone());
         let due = timers.now().saturating_add(RETRY_AFTER);
         let pause = async move {
-            timers.sleep_until(due).await;
+            timers.sleep_until(due, "retry").await;
             (id, Waited::Paused)
         };
         self.waits.push(Box::pin(pause));

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use revstore_engine::Revision;
 
 use crate::wake::Waiter;
-use crate::wake::timer_queue::TimerQueue;
+use crate::wake::timer_queue::{TimedWork, TimerQueue};
 
 /// The watermark: the revision up to which every resource of the cache has all changes, and the
 /// requests that wait for a later one.
@@ -102,7 +102,7 @@ impl Watermark {
             if wait.armed.is_none_or(|due| now >= due) {
                 request_progress();
                 let due = deadline.min(now + PROGRESS_REQUEST_INTERVAL);
-                timers.set(due, &wait.waiter);
+                timers.set(due, &wait.waiter, TimedWork::Kind("wait"));
                 wait.armed = Some(due);
             }
             Poll::Pending

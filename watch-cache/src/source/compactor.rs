@@ -59,7 +59,8 @@ impl Compactor {
     pub async fn run(mut self) {
         loop {
             let due = self.timers.now().saturating_add(self.interval);
-            self.timers.sleep_until(due).await;
+            let timers = self.timers.clone();
+            let _due = timers.sleep_until(due, "compaction").await;
             self.take_turn().await;
         }
     }

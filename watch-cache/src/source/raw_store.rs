@@ -204,7 +204,8 @@ impl RawStore {
         let timeout = options.timeout.map(|timeout| {
             let timers = self.timers.clone();
             let due = timers.now().saturating_add(timeout);
-            Box::pin(async move { timers.sleep_until(due).await }) as BoxFuture<'static, ()>
+            Box::pin(async move { drop(timers.sleep_until(due, "watch").await) })
+                as BoxFuture<'static, ()>
         });
         let mut watch = RawWatch {
             decoder,

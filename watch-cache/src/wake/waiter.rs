@@ -1,6 +1,6 @@
 //! A waiting task: its waker, and the first event of the window that it has not examined.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::task::AtomicWaker;
 
@@ -17,6 +17,10 @@ pub(crate) struct Waiter {
     /// The number in the window of the first event that may match the watcher and that it has not
     /// examined, or `NO_EVENT`.
     pending: AtomicU64,
+    /// The number under which its work is listed; 0 for none. Relaxed: only for lists.
+    number: AtomicU64,
+    /// Whether a timer has woken the task, which has not gone on since. Only the timer queue changes it.
+    pub(super) is_woken: AtomicBool,
     pub(crate) waker: AtomicWaker,
 }
 
@@ -27,8 +31,20 @@ impl Waiter {
             // Relaxed: only uniqueness matters.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             pending: AtomicU64::new(NO_EVENT),
+            number: AtomicU64::new(0),
+            is_woken: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         }
+    }
+
+    /// Sets the number under which the work of the task is listed.
+    pub(crate) fn set_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// Returns the number under which the work of the task is listed; 0 for none.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
     }
 
     // Relaxed, in all three functions: the feeder changes `pending` only under the write lock of the

@@ -42,6 +42,16 @@ impl ConvertedWatch {
         self.watcher.request_bookmark();
     }
 
+    /// Sets the number under which its bookmarks and its end are listed.
+    pub(crate) fn set_number(&mut self, number: u64) {
+        self.watcher.set_number(number);
+    }
+
+    /// Leaves the events for later, although the task was woken.
+    pub(crate) fn defer(&mut self) {
+        self.watcher.defer();
+    }
+
     /// Takes the events that are ready, and begins to convert them. Returns whether there are some.
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         let mut events = Vec::new();

@@ -266,3 +266,32 @@ async fn a_held_watch_whose_events_are_compacted_ends_when_it_is_released() {
     let response = watch.next().await;
     assert_eq!((response.watch_id, response.events.len()), (idle, 1));
 }
+
+#[tokio::test]
+async fn an_advance_passes_each_progress_notification_at_its_time() {
+    let count = async |steps: &[u64]| {
+        let controlled = Controlled::start();
+        let channel = controlled.connect().await;
+        let mut watch = WatchClientStream::open(channel.clone()).await;
+        let create = revstore_proto::etcdserverpb::WatchCreateRequest {
+            key: "a".into(),
+            progress_notify: true,
+            ..Default::default()
+        };
+        watch.send(RequestUnion::CreateRequest(create)).await;
+        assert!(watch.next().await.created);
+        for minutes in steps {
+            controlled.advance(std::time::Duration::from_secs(60 * minutes));
+        }
+        put(channel, "a").await.unwrap();
+        let mut notifications = 0;
+        while watch.next().await.events.is_empty() {
+            notifications += 1;
+        }
+        notifications
+    };
+    // One in each 10 minutes.
+    let one_by_one = count(&[10, 10, 10, 5]).await;
+    assert!(one_by_one >= 2, "{one_by_one}");
+    assert_eq!(count(&[35]).await, one_by_one);
+}

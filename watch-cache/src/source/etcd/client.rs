@@ -258,7 +258,7 @@ impl EtcdClient {
 
     /// Runs a future until `due`, and returns `None` if it has not completed then.
     async fn within<T>(&self, due: Duration, future: impl Future<Output = T> + Unpin) -> Option<T> {
-        let elapsed = std::pin::pin!(self.timers.sleep_until(due));
+        let elapsed = std::pin::pin!(self.timers.sleep_until(due, "request"));
         match futures_util::future::select(future, elapsed).await {
             futures_util::future::Either::Left((output, _)) => Some(output),
             futures_util::future::Either::Right(_) => None,

@@ -116,7 +116,7 @@ impl EtcdWatch {
             let response = {
                 let message = pin!(self.open.responses.message());
                 let requested = pin!(self.progress_requests.changed());
-                let elapsed = pin!(timers.sleep_until(now + PROGRESS_INTERVAL));
+                let elapsed = pin!(timers.sleep_until(now + PROGRESS_INTERVAL, "progress"));
                 match select(message, select(requested, elapsed)).await {
                     Either::Left((response, _)) => Some(response),
                     Either::Right(_) => None,
