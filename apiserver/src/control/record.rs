@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use revstore_control::fault::{RuleId, code_of_http};
 use revstore_control::journal::{Event, Outcome, Record};
 use revstore_control::open::{Connection, Work};
 use revstore_watch_cache::RequestError;
+use serde::Deserialize;
 
 use super::Interceptor;
 use super::stage::StagedFront;
@@ -40,6 +42,8 @@ pub(super) struct RequestRecord {
     /// `None` until there is an answer: the client may go before.
     status: Option<u16>,
     revision: Option<i64>,
+    /// Whether a watch was opened, whose end has a record of its own.
+    pub(super) is_watch_open: Arc<AtomicBool>,
 }
 
 impl RequestRecord {
@@ -52,6 +56,7 @@ impl RequestRecord {
             rule: None,
             status: None,
             revision: None,
+            is_watch_open: Arc::default(),
         }
     }
 
@@ -74,26 +79,66 @@ impl RequestRecord {
     }
 }
 
+impl RequestRecord {
+    /// Takes the name and the revision of a created object from the answer, whose path has no name.
+    fn look_at_created(&mut self, bytes: &[u8]) {
+        if self.sender.object.verb != "create" || !self.sender.object.name.is_empty() {
+            return;
+        }
+        let Some(metadata) = metadata_of(bytes) else {
+            return;
+        };
+        self.revision = metadata.resource_version.parse().ok().or(self.revision);
+        let mut object = FrontObject::clone(&self.sender.object);
+        object.name = metadata.name;
+        self.sender.object = Arc::new(object);
+    }
+}
+
+/// The fields of the metadata of an answer that records have.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// Returns the metadata of an object in JSON or protobuf; `None` for another answer.
+fn metadata_of(bytes: &[u8]) -> Option<Metadata> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    const PROTOBUF: &[u8] = b"k8s\0";
+    let object: Object = if bytes.starts_with(PROTOBUF) {
+        let object = revstore_kinds::from_protobuf(bytes).ok()?;
+        serde_json::from_value(object).ok()?
+    } else {
+        serde_json::from_slice(bytes).ok()?
+    };
+    Some(object.metadata)
+}
+
 impl Drop for RequestRecord {
     fn drop(&mut self) {
+        if self.is_watch_open.load(Ordering::Relaxed) {
+            return;
+        }
         let outcome = self.status.map(|status| Outcome {
             code: code_of_http(status),
             text: String::new(),
         });
-        let is_watch = self.sender.object.verb == "watch";
         self.interceptor.journal.append(Record {
             time: self.time,
-            event: if is_watch {
-                Event::Ended
-            } else {
-                Event::Request
-            },
+            event: Event::Request,
             method: self.sender.object.verb,
             client: self.sender.client.clone(),
             user: self.sender.user.clone(),
             connection: self.sender.connection.as_ref().map(|it| it.id()),
             outcome,
-            revision: self.revision.filter(|_| !is_watch),
+            revision: self.revision,
             duration: self.begun.elapsed(),
             rule: self.rule,
             front: Some(self.sender.object.clone()),
@@ -120,7 +165,11 @@ pub(super) fn finished(
             _staged: staged,
         }),
         Body::Full(bytes) => {
-            record.look_at(bytes.as_deref().unwrap_or_default());
+            let content = bytes.as_deref().unwrap_or_default();
+            record.look_at(content);
+            if answer.status.is_success() {
+                record.look_at_created(content);
+            }
             Body::Full(bytes)
         }
     };

@@ -125,6 +125,8 @@ impl ControlledService {
                 interceptor: interceptor.clone(),
                 sender,
                 staged: staged.clone(),
+                rule: record.rule,
+                is_open: record.is_watch_open.clone(),
             },
         };
         let request = Request::from_parts(parts, body);
@@ -259,7 +261,7 @@ impl ControlledService {
             tokio::select! {
                 passed = passed => delayed = passed,
                 () = delay.removal => {}
-                _ = ended.wait_for(|ended| *ended) => {}
+                _ = ended.wait_for(Option::is_some) => {}
             }
             work.resume();
         }

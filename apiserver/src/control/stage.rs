@@ -7,6 +7,7 @@ use std::thread;
 
 use parking_lot::{Mutex, RwLock};
 use revstore_control::ControlError;
+use revstore_control::journal::EndReason;
 use revstore_engine::{Engine, Revision};
 use revstore_host::net::{ConnectionGate, GRACE_PERIOD};
 use revstore_watch_cache::cache::FeederThread;
@@ -53,8 +54,8 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct StagedFront {
     pub(crate) front: Arc<Front>,
-    /// Raised at the end of the front: requests no longer wait for faults.
-    pub(super) ended: watch::Sender<bool>,
+    /// Why the front has ended: requests no longer wait for faults.
+    pub(super) ended: watch::Sender<Option<EndReason>>,
     /// Raised when the cache has stopped: watches end, also those that are held.
     pub(super) stopped: watch::Sender<bool>,
     /// `None` after the end. A leaf lock: held to take it.
@@ -68,7 +69,7 @@ impl StagedFront {
         let background = blueprint.run(&built.front, built.background);
         Arc::new(Self {
             front: built.front,
-            ended: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
             stopped: watch::Sender::new(false),
             background: Mutex::new(Some(background)),
             feeder: built.feeder,
@@ -83,10 +84,10 @@ impl StagedFront {
     }
 
     /// Ends what runs beside the front, and the waits of requests for faults.
-    fn end_background(&self) {
+    fn end_background(&self, reason: EndReason) {
         let background = self.background.lock().take();
         drop(background);
-        self.ended.send_replace(true);
+        self.ended.send_replace(Some(reason));
     }
 
     /// Ends the watches: the cache ends those that it has, after a last bookmark, and then those end that are held.
@@ -204,7 +205,7 @@ impl Stage {
         let connections = inner.interceptor.open.all_connections();
         let old = std::mem::replace(&mut *inner.current.write(), staged);
         inner.replaced.send_modify(|count| *count += 1);
-        old.end_background();
+        old.end_background(EndReason::StoreReplaced);
         old.stop_watches();
         // A connection that is accepted meanwhile and not in the list is served by the new front.
         for connection in &connections {
@@ -237,7 +238,7 @@ impl Stage {
             drop(etcd.take());
             self.current()
         };
-        current.end_background();
+        current.end_background(EndReason::ServerStopped);
         current
     }
 }

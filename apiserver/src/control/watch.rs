@@ -3,15 +3,17 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use revstore_control::call::Call;
-use revstore_control::fault::{Action, Decision, Removal, RuleId};
-use revstore_control::journal::{Event, Outcome, Record};
+use revstore_control::fault::{Action, Decision, Removal, RuleId, code_of_http};
+use revstore_control::journal::{EndReason, Event, Outcome, Record};
 use revstore_control::open::{Watch, WatchInfo, WatchStream};
 use revstore_watch_cache::api::Expired;
-use revstore_watch_cache::{RequestError, Revision, WatchEvent};
+use revstore_watch_cache::{RequestError, Revision, WatchEvent, WatchOptions};
 use tokio::sync::watch;
 
 use super::Interceptor;
@@ -25,6 +27,10 @@ pub(crate) struct WatchControl {
     pub(super) interceptor: Interceptor,
     pub(super) sender: Sender,
     pub(super) staged: Arc<StagedFront>,
+    /// The rule that has decided about the request.
+    pub(super) rule: Option<RuleId>,
+    /// Set when the watch is open.
+    pub(super) is_open: Arc<AtomicBool>,
 }
 
 /// The events of a watch under control.
@@ -41,6 +47,11 @@ pub(crate) struct ControlledEvents {
     /// An event that a rule holds, until the end of the rule.
     held: Option<(WatchEvent, Removal)>,
     state: State,
+    /// Whether the record of the end is in the journal.
+    is_recorded: bool,
+    since: Instant,
+    /// The time of the clock at which it ends.
+    deadline: Option<Duration>,
 }
 
 /// The state of a watch.
@@ -63,11 +74,12 @@ enum State {
 
 impl WatchControl {
     /// Returns the events of a watch that starts after a revision, under control.
-    pub(crate) fn watch(&self, mut events: Events, requested: &str) -> ControlledEvents {
-        let start = match requested.parse() {
+    pub(crate) fn watch(&self, mut events: Events, options: &WatchOptions) -> ControlledEvents {
+        let start = match options.resource_version.parse() {
             Ok(0) | Err(_) => self.staged.revision().0,
             Ok(revision) => revision,
         };
+        let now = self.interceptor.delays.now();
         let sender = &self.sender;
         let info = WatchInfo {
             client: sender.client.clone(),
@@ -93,8 +105,13 @@ impl WatchControl {
             }),
             held: None,
             state: State::Open,
+            is_recorded: false,
+            since: Instant::now(),
+            deadline: options.timeout.map(|timeout| now.saturating_add(timeout)),
         };
-        controlled.record(Event::Opened, None, None);
+        // Relaxed: read by the task that drops the request, after this.
+        self.is_open.store(true, Ordering::Relaxed);
+        controlled.append(controlled.record(Event::Opened));
         controlled
     }
 }
@@ -144,10 +161,7 @@ impl ControlledEvents {
             }
             None => match self.events.poll_next(context) {
                 Poll::Ready(Some(event)) => event,
-                Poll::Ready(None) => {
-                    self.state = State::Ended;
-                    return Poll::Ready(None);
-                }
+                Poll::Ready(None) => return self.end(),
                 Poll::Pending => {
                     self.stream.set_idle(true);
                     return Poll::Pending;
@@ -168,8 +182,7 @@ impl ControlledEvents {
                 Some((_, Action::Hold)) => {
                     let held = removal.filter(|removal| !removal.is_removed());
                     if self.state == State::Draining && held.is_some() {
-                        self.state = State::Ended;
-                        return Poll::Ready(None);
+                        return self.end();
                     }
                     if let Some(removal) = held {
                         self.watch.set_held_by_rule(true);
@@ -186,7 +199,20 @@ impl ControlledEvents {
         }
         if let Some(revision) = event.revision() {
             self.watch.sent(revision.0);
-            self.record(Event::Progress, Some(revision), None);
+            let lag = (self.control.staged.revision().0 - revision.0).max(0);
+            self.append(Record {
+                revision: Some(revision.0),
+                lag: Some(lag),
+                ..self.record(Event::Progress)
+            });
+        }
+        if let WatchEvent::Error(error) = &event {
+            let reason = match error {
+                RequestError::Expired(_) => EndReason::Compacted,
+                _ => EndReason::Failed,
+            };
+            let outcome = outcome_of(error);
+            self.record_end(reason, Some(outcome), None);
         }
         Poll::Ready(Some(event))
     }
@@ -195,23 +221,32 @@ impl ControlledEvents {
     /// a last bookmark. Of one that is held, nothing more is sent.
     fn drain(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         if self.held.take().is_some() || self.watch.is_held() {
-            self.state = State::Ended;
-            return Poll::Ready(None);
+            return self.end();
         }
         match self.events.poll_next(context) {
             Poll::Ready(Some(event)) => self.decide(event, context),
-            Poll::Ready(None) => {
-                self.state = State::Ended;
-                Poll::Ready(None)
-            }
+            Poll::Ready(None) => self.end(),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Ends the watch after its last event.
+    fn end(&mut self) -> Poll<Option<WatchEvent>> {
+        self.state = State::Ended;
+        let now = self.control.interceptor.delays.now();
+        let reason = match *self.control.staged.ended.borrow() {
+            Some(reason) => reason,
+            None if self.deadline.is_some_and(|deadline| deadline <= now) => EndReason::Timeout,
+            None => EndReason::ResourceGone,
+        };
+        self.record_end(reason, Some(success()), None);
+        Poll::Ready(None)
     }
 
     fn cut(&mut self, rule: Option<RuleId>) -> Poll<Option<WatchEvent>> {
         self.state = State::Cut;
         self.held = None;
-        self.record(Event::Ended, None, rule);
+        self.record_end(EndReason::Cut, None, rule);
         Poll::Ready(None)
     }
 
@@ -219,12 +254,12 @@ impl ControlledEvents {
     fn cancel(&mut self, rule: Option<RuleId>) -> Poll<Option<WatchEvent>> {
         self.state = State::Ended;
         self.held = None;
-        self.record(Event::Ended, None, rule);
-        let error = Expired::Window {
+        let error = RequestError::Expired(Expired::Window {
             requested: Revision(self.watch.position()),
             oldest: self.control.staged.revision(),
-        };
-        Poll::Ready(Some(WatchEvent::Error(RequestError::Expired(error))))
+        });
+        self.record_end(EndReason::Compacted, Some(outcome_of(&error)), rule);
+        Poll::Ready(Some(WatchEvent::Error(error)))
     }
 
     /// Returns the watch as rules see it.
@@ -232,29 +267,67 @@ impl ControlledEvents {
         self.control.sender.call(self.control.staged.revision().0)
     }
 
-    fn record(&self, event: Event, revision: Option<Revision>, rule: Option<RuleId>) {
-        let (interceptor, sender) = (&self.control.interceptor, &self.control.sender);
-        let lag = revision.map(|it| (self.control.staged.revision().0 - it.0).max(0));
-        interceptor.journal.append(Record {
+    /// Returns a record of the watch.
+    fn record(&self, event: Event) -> Record {
+        let WatchControl {
+            interceptor,
+            sender,
+            ..
+        } = &self.control;
+        Record {
             time: interceptor.delays.now(),
             event,
             method: sender.object.verb,
             client: sender.client.clone(),
             user: sender.user.clone(),
             connection: sender.connection.as_ref().map(|it| it.id()),
-            outcome: None::<Outcome>,
-            revision: revision.map(|it| it.0),
-            rule,
             watch: Some(self.watch.id()),
-            lag,
             front: Some(sender.object.clone()),
             ..Record::default()
+        }
+    }
+
+    fn append(&self, record: Record) {
+        self.control.interceptor.journal.append(record);
+    }
+
+    /// Records the end of the watch, once.
+    fn record_end(&mut self, reason: EndReason, outcome: Option<Outcome>, rule: Option<RuleId>) {
+        if std::mem::replace(&mut self.is_recorded, true) {
+            return;
+        }
+        self.append(Record {
+            outcome,
+            reason: Some(reason),
+            rule: rule.or(self.control.rule),
+            duration: self.since.elapsed(),
+            status: Some(200),
+            ..self.record(Event::Ended)
         });
+    }
+}
+
+/// Returns the outcome of a watch that ends with an error.
+fn outcome_of(error: &RequestError) -> Outcome {
+    let status = error.status();
+    Outcome {
+        code: code_of_http(status.code),
+        text: status.message,
+    }
+}
+
+/// Returns the outcome of a watch that has ended in order.
+fn success() -> Outcome {
+    Outcome {
+        code: code_of_http(200),
+        text: String::new(),
     }
 }
 
 impl Drop for ControlledEvents {
     fn drop(&mut self) {
+        let reason = *self.control.staged.ended.borrow();
+        self.record_end(reason.unwrap_or(EndReason::ClientGone), None, None);
         self.control.interceptor.open.watch_ended(self.watch.id());
     }
 }

@@ -61,9 +61,7 @@ pub(crate) async fn watch(
     let watcher = match &exchange.control {
         None => watcher,
         Some(control) => {
-            let events = control
-                .watch
-                .watch(watcher, &options.resource_version);
+            let events = control.watch.watch(watcher, &options);
             Events::Controlled(events)
         }
     };

@@ -214,7 +214,7 @@ fn the_journal_has_requests_with_their_outcome() {
         found,
         [
             ("update", ("configmaps", "a"), Some(404)),
-            ("create", ("configmaps", ""), Some(201)),
+            ("create", ("configmaps", "a"), Some(201)),
             ("list", ("deployments.apps", ""), Some(200)),
             ("get", ("configmaps", "missing"), Some(404)),
         ]
@@ -222,4 +222,51 @@ fn the_journal_has_requests_with_their_outcome() {
     assert_eq!(journal.records[1].revision, Some(written));
     assert_eq!(journal.records[1].user.as_deref(), Some("admin"));
     assert_eq!(journal.records[2].client.as_deref(), Some("test"));
+}
+
+#[test]
+fn the_names_of_created_objects_are_those_of_the_answers() {
+    let fixture = Fixture::new(ClockMode::System);
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "gen-"}});
+    let created = fixture.send("POST", MAPS, &object.to_string()).1;
+    let fields =
+        "Content-Type: application/json\r\nAccept: application/vnd.kubernetes.protobuf\r\n";
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"}});
+    let answer = exchange(
+        fixture.server.endpoint(),
+        "POST",
+        MAPS,
+        fields,
+        &object.to_string(),
+    );
+    assert_eq!(answer.0, 201);
+    // It has no name anywhere.
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "name": "p"}},
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(fixture.send("POST", path, &review.to_string()).0, 201);
+    let control = fixture.server.control().expect("control");
+    let journal = control.journal(&Filter::default(), 0);
+    let found: Vec<_> = journal
+        .records
+        .iter()
+        .map(|record| {
+            let front = record.front.as_deref().expect("a request");
+            (front.name.clone(), record.revision)
+        })
+        .collect();
+    let generated = created["metadata"]["name"]
+        .as_str()
+        .expect("a name")
+        .to_owned();
+    let revision = version(&created);
+    let expected = [
+        (generated, Some(revision)),
+        ("binary".to_owned(), Some(revision + 1)),
+        (String::new(), None),
+    ];
+    assert_eq!(found, expected);
 }

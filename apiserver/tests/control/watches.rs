@@ -1,7 +1,10 @@
 //! Watches that are held, cut and canceled.
 
 use revstore_apiserver::ClockMode;
+use revstore_apiserver::control_api::fault::RuleId;
+use revstore_apiserver::control_api::journal::{EndReason, Event, Filter};
 use serde_json::json;
+use tonic::Code;
 
 use crate::client::Watch;
 use crate::fixture::{Fixture, MAPS, version};
@@ -133,4 +136,82 @@ fn watches_end_properly_after_their_events_and_a_last_bookmark() {
     let (watches, written) = open_all(&fixture, 3);
     fixture.server.stop();
     check(watches, &written);
+}
+
+#[test]
+fn the_journal_has_one_record_of_the_end_of_each_watch_with_its_reason() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let control = fixture.server.control().expect("control").clone();
+    let path = format!("{MAPS}?watch=true&timeoutSeconds=60&resourceVersion=1");
+    let open = || {
+        let watch = Watch::open(&fixture.server, &path);
+        fixture.ok("Wait", &json!({"watchers": 1}));
+        watch
+    };
+    let wait = || while fixture.ok("Watches", &json!({}))["watches"] != json!([]) {};
+
+    let mut watch = open();
+    fixture.ok("WatchCancelCompacted", &json!({}));
+    assert!(watch.rest().1);
+    wait();
+    let mut watch = open();
+    fixture.ok("WatchCut", &json!({}));
+    assert!(!watch.rest().1);
+    wait();
+    let mut watch = open();
+    fixture.ok("ClockAdvance", &json!({"by": "61s"}));
+    assert!(watch.rest().1);
+    wait();
+    drop(open());
+    wait();
+    let mut watch = open();
+    fixture.ok("StoreJump", &json!({"revision": 5_000}));
+    assert!(watch.rest().1);
+    wait();
+    // A rule decides, at the next event.
+    let rule = json!({"verb": "watch", "cancel_compacted": true, "next": 1});
+    let rule = fixture.ok("FaultAdd", &rule)["id"].as_u64().map(RuleId);
+    let mut watch = Watch::open(&fixture.server, &format!("{MAPS}?watch=true"));
+    fixture.ok("Wait", &json!({"watchers": 1}));
+    fixture.put("a", "");
+    assert!(watch.rest().1);
+    wait();
+    // A request that opens no watch ends none.
+    assert_eq!(
+        fixture
+            .send("GET", &format!("{MAPS}?watch=true&resourceVersion=x"), "")
+            .0,
+        500
+    );
+    let mut watch = Watch::open(&fixture.server, &format!("{MAPS}?watch=true"));
+    fixture.ok("Wait", &json!({"watchers": 1}));
+    fixture.server.stop();
+    watch.rest();
+
+    let journal = control.journal(&Filter::default(), 0);
+    let ends = journal.records.iter().filter(|it| it.event == Event::Ended);
+    let ends: Vec<_> = ends
+        .map(|it| {
+            let outcome = it.outcome.as_ref().map(|outcome| outcome.code);
+            (it.watch, it.reason.map(EndReason::name), it.rule, outcome)
+        })
+        .collect();
+    let expected = [
+        (Some(1), Some("compacted"), None, Some(Code::OutOfRange)),
+        (Some(2), Some("cut"), None, None),
+        (Some(3), Some("timeout"), None, Some(Code::Ok)),
+        (Some(4), Some("client gone"), None, None),
+        (Some(5), Some("store replaced"), None, Some(Code::Ok)),
+        (Some(6), Some("compacted"), rule, Some(Code::OutOfRange)),
+        (Some(7), Some("server stopped"), None, Some(Code::Ok)),
+    ];
+    assert_eq!(ends, expected);
+    let requests = journal
+        .records
+        .iter()
+        .filter(|it| it.event == Event::Request);
+    let watches = requests
+        .filter(|it| it.method == "watch")
+        .map(|it| it.status);
+    assert_eq!(watches.collect::<Vec<_>>(), [Some(500)]);
 }

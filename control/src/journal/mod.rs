@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::waker_set::WakerSet;
 
 pub use follower::{Followed, Follower};
-pub use record::{Event, Filter, Outcome, Record};
+pub use record::{EndReason, Event, Filter, Outcome, Record};
 
 /// The maximum number of records. The oldest are dropped.
 pub const RECORDS_MAX: usize = 10_000;

@@ -19,7 +19,7 @@ pub enum Event {
     Opened,
     /// Events or a progress notification were sent on a stream.
     Progress,
-    /// A stream ended.
+    /// A stream or a watch ended: one record for each of them, that of a watch with its number.
     Ended,
 }
 
@@ -30,6 +30,46 @@ pub struct Outcome {
     pub code: Code,
     /// The text, empty for success.
     pub text: String,
+}
+
+/// Why a watch or a stream has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// Its next event is compacted, or a command or a rule has made it so.
+    Compacted,
+    /// A command or a rule has cut it.
+    Cut,
+    /// The time for which the client wanted it is over.
+    Timeout,
+    /// The client has canceled the watch, and the stream goes on.
+    Canceled,
+    /// The client has closed the stream or the connection, or has ended.
+    ClientGone,
+    /// Control has replaced the store.
+    StoreReplaced,
+    /// The server stops.
+    ServerStopped,
+    /// The resource of the watch was removed, or is loaded anew.
+    ResourceGone,
+    /// It has ended with the error of the record.
+    Failed,
+}
+
+impl EndReason {
+    /// Returns its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compacted => "compacted",
+            Self::Cut => "cut",
+            Self::Timeout => "timeout",
+            Self::Canceled => "canceled",
+            Self::ClientGone => "client gone",
+            Self::StoreReplaced => "store replaced",
+            Self::ServerStopped => "server stopped",
+            Self::ResourceGone => "resource gone",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// A record of the journal.
@@ -55,6 +95,8 @@ pub struct Record {
     pub more_keys: usize,
     /// How it ended. `None` if the client has gone before the end, and for streams that go on.
     pub outcome: Option<Outcome>,
+    /// Why a watch or a stream has ended.
+    pub reason: Option<EndReason>,
     /// The revision in the header of the response, or up to which events were sent.
     pub revision: Option<i64>,
     /// The time of the wall for which a request took, or a stream was open.

@@ -154,5 +154,8 @@ fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
         namespace: front.namespace,
         name: front.name,
         status: record.status.unwrap_or_default().into(),
+        reason: record
+            .reason
+            .map_or_else(String::new, |it| it.name().to_owned()),
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use revstore_control::{
     call::Call,
     fault::{Action, Delayed, RuleId},
-    journal::{Event, Outcome, Record},
+    journal::{EndReason, Event, Outcome, Record},
     open::{Connection, Work},
 };
 use revstore_engine::{Engine, KeyRange};
@@ -326,6 +326,16 @@ impl CallInfo {
 
     /// Records the end of a call, or of a stream.
     pub(super) fn record_end(&self, outcome: Option<Outcome>, revision: Option<i64>) {
+        self.record_end_with(outcome, revision, None);
+    }
+
+    /// Records the end of a call, or of a stream with the reason.
+    pub(super) fn record_end_with(
+        &self,
+        outcome: Option<Outcome>,
+        revision: Option<i64>,
+        reason: Option<EndReason>,
+    ) {
         let is_stream = !matches!(self.kind, CallKind::Unary | CallKind::Waiting);
         let mut record = self.record(if is_stream {
             Event::Ended
@@ -342,6 +352,7 @@ impl CallInfo {
         }
         record.outcome = outcome;
         record.revision = revision;
+        record.reason = reason;
         self.interceptor.journal.append(record);
     }
 
@@ -369,6 +380,26 @@ impl CallInfo {
             record.set_keys(std::slice::from_ref(range));
         }
         self.interceptor.journal.append(record);
+    }
+
+    /// Records the end of a watch, which was open for this time of the system.
+    pub(super) fn record_watch_ended(
+        &self,
+        watch: u64,
+        open_for: Duration,
+        reason: EndReason,
+        outcome: Option<Outcome>,
+        rule: Option<RuleId>,
+    ) {
+        self.interceptor.journal.append(Record {
+            time: self.interceptor.delays.now(),
+            watch: Some(watch),
+            duration: open_for,
+            reason: Some(reason),
+            outcome,
+            rule,
+            ..self.record(Event::Ended)
+        });
     }
 
     /// Records that a watch has sent everything up to a revision.

@@ -64,6 +64,13 @@ impl StagedNode {
     }
 }
 
+impl StagedNode {
+    /// Returns whether another node has replaced it.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed)
+    }
+}
+
 impl Deref for StagedNode {
     type Target = Node;
 

@@ -6,13 +6,14 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use revstore_control::{
-    fault::{Action, Removal},
-    journal::Outcome,
+    fault::{Action, Removal, RuleId},
+    journal::{EndReason, Outcome},
     open::{Watch, WatchInfo, WatchStream},
 };
 use revstore_engine::KeyRange;
@@ -20,7 +21,7 @@ use revstore_grpc::{
     EtcdError,
     intercept::{self, WatchRequestInfo, WatchResponseInfo, WatchRestart},
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::control::{
     call::{CallInfo, outcome_of, success},
@@ -65,8 +66,10 @@ pub(in crate::control) struct WatchBody {
     /// The first response of the stream, whose header is that of all.
     header: Bytes,
     outcome: Option<Outcome>,
+    /// The rule that has cut the stream, if one has.
+    cut: Option<Option<RuleId>>,
     /// Dropped last.
-    _node: Option<Arc<StagedNode>>,
+    node: Option<Arc<StagedNode>>,
 }
 
 /// An open watch of the stream.
@@ -88,8 +91,9 @@ struct OpenWatch {
     hold: Option<Removal>,
     /// Whether further fragments of the last response that was sent follow.
     is_in_fragments: bool,
-    /// Whether it is canceled after them.
-    is_canceled_next: bool,
+    /// Whether it is canceled after them, and the rule that wants it.
+    is_canceled_next: Option<Option<RuleId>>,
+    since: Instant,
 }
 
 /// A response of the services.
@@ -131,7 +135,8 @@ impl WatchBody {
             has_asked_progress: false,
             header: Bytes::new(),
             outcome: None,
-            _node: node,
+            cut: None,
+            node,
         }
     }
 
@@ -144,6 +149,7 @@ impl WatchBody {
         let mut canceled = Vec::new();
         for (id, open) in &mut self.watches {
             if open.watch.take_cut() {
+                self.cut = Some(None);
                 return Some(cut());
             }
             if open.watch.take_cancel() {
@@ -154,7 +160,7 @@ impl WatchBody {
             }
         }
         for id in canceled {
-            self.cancel(id);
+            self.cancel(id, None);
         }
         None
     }
@@ -231,13 +237,13 @@ impl WatchBody {
         }
     }
 
-    /// Cancels a watch as if its revision had been compacted.
-    fn cancel(&mut self, id: i64) {
+    /// Cancels a watch as if its revision had been compacted, by a command or a rule.
+    fn cancel(&mut self, id: i64, rule: Option<RuleId>) {
         let Some(open) = self.watches.get_mut(&id) else {
             return;
         };
         if open.is_in_fragments {
-            open.is_canceled_next = true;
+            open.is_canceled_next = Some(rule);
             return;
         }
         let compacted = self.call.engine.current_revision().0;
@@ -246,17 +252,30 @@ impl WatchBody {
         self.canceled.insert(id);
         // Before the client can know that the id is free.
         self.call.inject(intercept::cancel_request(id));
-        self.remove(id);
+        self.remove(id, EndReason::Compacted, rule);
     }
 
     /// Removes a watch that has ended.
-    fn remove(&mut self, id: i64) {
+    fn remove(&mut self, id: i64, reason: EndReason, rule: Option<RuleId>) {
         self.waiting.remove(&id);
         self.held_by_rule.remove(&id);
         self.bookmarks.remove(&id);
         if let Some(open) = self.watches.remove(&id) {
-            self.call.interceptor.open.watch_ended(open.watch.id());
+            self.ended(&open, reason, Some(success()), rule);
         }
+    }
+
+    /// Records the end of a watch.
+    fn ended(
+        &self,
+        open: &OpenWatch,
+        reason: EndReason,
+        outcome: Option<Outcome>,
+        rule: Option<RuleId>,
+    ) {
+        let (id, open_for) = (open.watch.id(), open.since.elapsed());
+        (self.call).record_watch_ended(id, open_for, reason, outcome, rule);
+        self.call.interceptor.open.watch_ended(id);
     }
 
     /// Makes a response ready.
@@ -265,7 +284,12 @@ impl WatchBody {
         self.ready.push_back(bytes);
         let id = info.watch_id;
         if info.is_canceled {
-            return self.remove(id);
+            let reason = if info.compact_revision > 0 {
+                EndReason::Compacted
+            } else {
+                EndReason::Canceled
+            };
+            return self.remove(id, reason, None);
         }
         let sent = info.last_event.unwrap_or(info.revision);
         if id < 0 {
@@ -283,8 +307,8 @@ impl WatchBody {
             open.position = open.position.max(sent);
             open.watch.sent(sent);
             self.call.record_progress(open.watch.id(), sent);
-            if std::mem::take(&mut open.is_canceled_next) {
-                self.cancel(id);
+            if let Some(rule) = open.is_canceled_next.take() {
+                self.cancel(id, rule);
             }
         }
     }
@@ -381,7 +405,8 @@ impl WatchBody {
                 is_decided: false,
                 hold: None,
                 is_in_fragments: false,
-                is_canceled_next: false,
+                is_canceled_next: None,
+                since: Instant::now(),
             };
             self.watches.insert(info.watch_id, open_watch);
         }
@@ -439,16 +464,19 @@ impl WatchBody {
         {
             let keys = std::slice::from_ref(&open.range);
             let decision = rules.decide_events(&self.call.for_rules(keys));
-            match decision.action.map(|(_, action)| action) {
-                Some(Action::Hold) => {
+            match decision.action {
+                Some((_, Action::Hold)) => {
                     open.hold = decision.removal;
                     open.is_decided = true;
                     self.held_by_rule.insert(info.watch_id);
                     open.watch.set_held_by_rule(true);
                 }
-                Some(Action::Cut) => return Some(cut()),
-                Some(Action::CancelCompacted) => {
-                    self.cancel(info.watch_id);
+                Some((rule, Action::Cut)) => {
+                    self.cut = Some(Some(rule));
+                    return Some(cut());
+                }
+                Some((rule, Action::CancelCompacted)) => {
+                    self.cancel(info.watch_id, Some(rule));
                     return None;
                 }
                 _ => {}
@@ -470,6 +498,24 @@ impl WatchBody {
         }
         self.waiting.insert(info.watch_id);
         None
+    }
+
+    /// Returns why the stream has ended, and the rule that has ended it.
+    fn end_reason(&self, outcome: Option<&Outcome>) -> (EndReason, Option<RuleId>) {
+        if let Some(rule) = self.cut {
+            return (EndReason::Cut, rule);
+        }
+        let is_replaced = self.node.as_ref().is_some_and(|node| node.is_replaced());
+        let reason = if is_replaced {
+            EndReason::StoreReplaced
+        } else if self.call.node_shutdown.has_begun() {
+            EndReason::ServerStopped
+        } else if outcome.is_some_and(|outcome| outcome.code != Code::Ok) {
+            EndReason::Failed
+        } else {
+            EndReason::ClientGone
+        };
+        (reason, None)
     }
 
     /// Ends the stream with a status.
@@ -558,11 +604,12 @@ impl Body for WatchBody {
 
 impl Drop for WatchBody {
     fn drop(&mut self) {
-        let open = &self.call.interceptor.open;
-        for watch in self.watches.values() {
-            open.watch_ended(watch.watch.id());
+        let outcome = self.outcome.take();
+        let (reason, rule) = self.end_reason(outcome.as_ref());
+        for open in self.watches.values() {
+            self.ended(open, reason, outcome.clone(), rule);
         }
-        self.call.record_end(self.outcome.take(), None);
+        self.call.record_end_with(outcome, None, Some(reason));
         self.call.end();
     }
 }
