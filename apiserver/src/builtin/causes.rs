@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use revstore_watch_cache::status::{FieldPath, StatusCause};
+use revstore_watch_cache::status::{CauseReason, FieldPath, StatusCause};
 
 use super::field::Field;
 use super::names;
@@ -38,6 +38,14 @@ impl Causes {
     /// The value is malformed.
     pub(crate) fn invalid(&mut self, field: &Field<'_>, detail: &str) {
         self.push(StatusCause::invalid(field.path(), field.value(), detail));
+    }
+
+    /// A part of the value is wrong. The value is not repeated in the message.
+    pub(crate) fn invalid_part(&mut self, field: &Field<'_>, detail: &str) {
+        self.push(StatusCause {
+            field: field.path().into(),
+            ..StatusCause::new(CauseReason::INVALID, format!("Invalid value: {detail}"))
+        });
     }
 
     /// The field is not allowed here.
@@ -102,6 +110,25 @@ impl Causes {
             && let Some(detail) = names::qualified_name_error("-")
         {
             self.push(StatusCause::invalid(path(), "", &detail));
+        }
+    }
+
+    /// Checks a text that consists of a domain and a path below it, such as `example.com/name`.
+    pub(crate) fn check_domain_prefixed_path(&mut self, field: &Field<'_>) {
+        if !self.check_required(field) {
+            return;
+        }
+        let (domain, path) = field.text().split_once('/').unwrap_or_default();
+        if domain.is_empty() || path.is_empty() {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            self.invalid(field, detail);
+            return;
+        }
+        if let Some(detail) = names::subdomain_error(domain) {
+            self.invalid_at(field.path(), domain, &detail);
+        }
+        if let Some(detail) = names::url_path_error(path) {
+            self.invalid_at(field.path(), path, detail);
         }
     }
 

@@ -86,6 +86,15 @@ pub(crate) fn config_key_error(key: &str) -> Option<String> {
     }
 }
 
+/// Returns what is wrong with a path of a URL without a leading slash.
+pub(crate) fn url_path_error(path: &str) -> Option<&'static str> {
+    let valid = path
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte));
+    (!valid)
+        .then_some("Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')")
+}
+
 /// Returns what is wrong with a subdomain that may begin with `*.`.
 pub(crate) fn wildcard_subdomain_error(text: &str) -> Option<String> {
     let rest = text.strip_prefix("*.");

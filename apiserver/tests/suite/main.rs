@@ -20,5 +20,6 @@ mod policies;
 mod resource_quota;
 mod server;
 mod storage;
+mod validation;
 mod warnings;
 mod websocket;
