@@ -300,7 +300,8 @@ impl Config {
         config.controllers = given.unwrap_or(Controllers::none());
         config.admission_plugins = config.admission_plugins.in_place();
         // kube-apiserver has no anonymous requests if everything is allowed.
-        config.anonymous_auth &= config.authorization_mode != AuthorizationMode::AlwaysAllow;
+        config.anonymous_auth &=
+            !(config.authorization_modes).contains(&AuthorizationMode::AlwaysAllow);
         Ok(config)
     }
 

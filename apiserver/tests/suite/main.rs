@@ -5,8 +5,8 @@ mod builtin_rules;
 mod builtin_subresources;
 #[path = "../client/mod.rs"]
 mod client;
-mod evictions;
 mod documents;
+mod evictions;
 mod field_selectors;
 mod flags;
 mod forms;
