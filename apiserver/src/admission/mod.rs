@@ -24,6 +24,7 @@ mod calls;
 mod certificates;
 mod chain;
 mod names;
+mod optional;
 mod plugin;
 mod pod_security;
 mod pods;

@@ -9,10 +9,14 @@ use crate::admission::builtin::{
 use crate::admission::certificates::{
     CertificateApproval, CertificateSigning, CertificateSubjectRestriction,
 };
+use crate::admission::optional::{
+    AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
+    LimitPodHardAntiAffinityTopology, NamespaceExists, OwnerReferencesPermissionEnforcement,
+};
 use crate::admission::pod_security::PodSecurity;
 use crate::admission::pods::{
-    DefaultTolerationSeconds, PodTopologyLabels, Priority, RuntimeClass, ServiceAccount,
-    TolerationSeconds,
+    DefaultTolerationSeconds, NodeDeclaredFeatureValidator, PodResizeValidator, PodTopologyLabels,
+    Priority, RuntimeClass, ServiceAccount, TolerationSeconds,
 };
 use crate::admission::webhook::{MutatingWebhooks, ValidatingWebhooks};
 use crate::policy::{MutatingPolicies, ValidatingPolicies};
@@ -50,6 +54,13 @@ const fn absent_default(name: &'static str) -> Known {
     }
 }
 
+const fn optional(name: &'static str, make: fn(TolerationSeconds) -> Box<dyn Plugin>) -> Known {
+    Known {
+        default: Default::Off,
+        ..default(name, make)
+    }
+}
+
 const fn default(name: &'static str, make: fn(TolerationSeconds) -> Box<dyn Plugin>) -> Known {
     Known {
         name,
@@ -60,11 +71,13 @@ const fn default(name: &'static str, make: fn(TolerationSeconds) -> Box<dyn Plug
 
 /// All plugins in the order in which they are called.
 const PLUGINS: &[Known] = &[
-    absent("AlwaysAdmit"),
+    optional("AlwaysAdmit", |_| Box::new(AlwaysAdmit)),
     absent("NamespaceAutoProvision"),
     default("NamespaceLifecycle", |_| Box::new(NamespaceLifecycle)),
-    absent("NamespaceExists"),
-    absent("LimitPodHardAntiAffinityTopology"),
+    optional("NamespaceExists", |_| Box::new(NamespaceExists)),
+    optional("LimitPodHardAntiAffinityTopology", |_| {
+        Box::new(LimitPodHardAntiAffinityTopology)
+    }),
     default("LimitRanger", |_| Box::new(LimitRanger)),
     Known {
         default: Default::InPlace,
@@ -72,7 +85,7 @@ const PLUGINS: &[Known] = &[
     },
     absent("NodeRestriction"),
     default("TaintNodesByCondition", |_| Box::new(TaintNodesByCondition)),
-    absent("AlwaysPullImages"),
+    optional("AlwaysPullImages", |_| Box::new(AlwaysPullImages)),
     absent("ImagePolicyWebhook"),
     default("PodSecurity", |_| Box::new(PodSecurity)),
     absent("PodNodeSelector"),
@@ -82,13 +95,17 @@ const PLUGINS: &[Known] = &[
     }),
     absent("PodTolerationRestriction"),
     absent("EventRateLimit"),
-    absent("ExtendedResourceToleration"),
+    optional("ExtendedResourceToleration", |_| {
+        Box::new(ExtendedResourceToleration)
+    }),
     default("DefaultStorageClass", |_| Box::new(DefaultStorageClass)),
     default("StorageObjectInUseProtection", |_| {
         Box::new(StorageObjectInUseProtection)
     }),
     absent_default("PodGroupProtection"),
-    absent("OwnerReferencesPermissionEnforcement"),
+    optional("OwnerReferencesPermissionEnforcement", |_| {
+        Box::new(OwnerReferencesPermissionEnforcement)
+    }),
     default("PersistentVolumeClaimResize", |_| {
         Box::new(PersistentVolumeClaimResize)
     }),
@@ -100,12 +117,16 @@ const PLUGINS: &[Known] = &[
         Box::new(CertificateSubjectRestriction)
     }),
     default("DefaultIngressClass", |_| Box::new(DefaultIngressClass)),
-    absent("DenyServiceExternalIPs"),
+    optional("DenyServiceExternalIPs", |_| {
+        Box::new(DenyServiceExternalIPs)
+    }),
     default("PodTopologyLabels", |_| Box::new(PodTopologyLabels)),
     absent_default("PodGroupWorkloadExists"),
-    absent_default("NodeDeclaredFeatureValidator"),
+    default("NodeDeclaredFeatureValidator", |_| {
+        Box::new(NodeDeclaredFeatureValidator)
+    }),
     absent_default("JobValidation"),
-    absent_default("PodResizeValidator"),
+    default("PodResizeValidator", |_| Box::new(PodResizeValidator)),
     default("MutatingAdmissionPolicy", |_| {
         Box::new(MutatingPolicies::new())
     }),
@@ -119,7 +140,7 @@ const PLUGINS: &[Known] = &[
         Box::<ValidatingWebhooks>::default()
     }),
     default("ResourceQuota", |_| Box::new(ResourceQuota)),
-    absent("AlwaysDeny"),
+    optional("AlwaysDeny", |_| Box::new(AlwaysDeny)),
 ];
 
 /// The names of plugins that are turned on or off, beside those that are on by default.

@@ -80,6 +80,16 @@ impl Quantity {
         Self(i128::from(number).saturating_mul(NANO))
     }
 
+    /// Returns the value, rounded up.
+    pub(crate) fn whole(self) -> i128 {
+        -(-self.0).div_euclid(NANO)
+    }
+
+    /// Returns a thousand times the value, rounded up.
+    pub(crate) fn thousandths(self) -> i128 {
+        -(-self.0).div_euclid(NANO / 1_000)
+    }
+
     /// Returns the number in digits, without a suffix.
     pub(crate) fn decimal_text(self) -> String {
         let (sign, size) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());

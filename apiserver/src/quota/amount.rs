@@ -59,6 +59,16 @@ impl Amount {
         self.value > other.value
     }
 
+    /// Returns the value, rounded up.
+    pub(crate) fn whole(&self) -> i128 {
+        self.value.whole()
+    }
+
+    /// Returns a thousand times the value, rounded up.
+    pub(crate) fn thousandths(&self) -> i128 {
+        self.value.thousandths()
+    }
+
     /// Takes the value of another one if that is larger.
     pub(crate) fn raise_to(&mut self, other: &Self) {
         if other.value > self.value {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub(crate) use amount::Amount;
 pub(crate) use grants::{Grant, Grants};
+pub(crate) use pod::requests as pod_requests;
 pub(crate) use scopes::Scopes;
 
 /// The part of names between a storage class and what is counted of it.

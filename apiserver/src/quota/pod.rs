@@ -63,6 +63,11 @@ pub(super) fn usage(pod: &Value, now: i64) -> Vec<(String, Amount)> {
     used
 }
 
+/// Returns what the containers of a pod request together.
+pub(crate) fn requests(spec: &Value) -> Amounts {
+    total(spec, "requests")
+}
+
 /// Returns whether a pod has ended, or should have.
 fn is_over(pod: &Value, now: i64) -> bool {
     let metadata = &pod["metadata"];

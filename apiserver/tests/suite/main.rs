@@ -13,6 +13,7 @@ mod forms;
 mod history;
 mod managed_fields;
 mod metrics;
+mod optional_plugins;
 mod paths;
 mod pod_plugins;
 mod pod_security;
