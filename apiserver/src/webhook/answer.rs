@@ -47,11 +47,10 @@ impl Answer {
         let read = tokio::time::timeout_at(end, read(response));
         let body = match read.await {
             Ok(body) => body?,
-            Err(_) if status == StatusCode::OK => return Err(unreadable(LATE)),
+            Err(_) if is_success(status) => return Err(unreadable(LATE)),
             Err(_) => return Err(CallError::transport(url, LATE)),
         };
         let code = status.as_u16();
-        let is_success = (200..=206).contains(&code);
         let is_text = header.as_ref().is_none_or(|text| text.starts_with("text/"));
         let shown = |is_text: bool| {
             if !is_text {
@@ -70,7 +69,7 @@ impl Answer {
         }
         let is_protobuf = essence == PROTOBUF_TYPE;
         let is_decoded = is_protobuf || JSON_TYPES.contains(&essence);
-        if !is_success {
+        if !is_success(status) {
             let own = is_decoded.then(|| own_status(&body)).flatten();
             return Err(own.unwrap_or_else(|| status_error(status, &shown(is_text))));
         }
@@ -81,6 +80,11 @@ impl Answer {
         }
         Ok(Self { body, is_protobuf })
     }
+}
+
+/// Returns whether an answer with a status is read as a review.
+fn is_success(status: StatusCode) -> bool {
+    (200..=206).contains(&status.as_u16())
 }
 
 /// Returns an error that is a `Status`.
@@ -106,7 +110,7 @@ fn unreadable(reason: &str) -> CallError {
 
 /// Reads the body of an answer.
 async fn read(response: Response<Incoming>) -> Result<Bytes, CallError> {
-    let is_error = response.status() != StatusCode::OK;
+    let is_error = !is_success(response.status());
     let mut body = response.into_body();
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 
+use crate::client::exchange::exchange;
 use crate::client::{TestResult, send, send_to, value};
 use crate::hook_server::{Answer, HookServer};
 
@@ -233,6 +234,61 @@ fn a_webhook_that_fails_is_met_by_its_policy() -> TestResult {
         *behavior.lock().expect("no panic") = kind;
         let (status, _) = send(&server, "POST", MAPS, &map(kind));
         assert_eq!(status, if *is_ignored { 201 } else { 500 }, "{kind}");
+    }
+    Ok(())
+}
+
+#[test]
+fn answers_of_all_statuses_of_success_are_read_to_their_end() -> TestResult {
+    let hook = HookServer::start(|path, review| {
+        let text = verdict(review, json!({"allowed": true})).to_string();
+        let status = path.trim_start_matches('/').parse().expect("a status");
+        let fields = vec![("content-type", "application/json".to_owned())];
+        Answer::Raw(status, fields, format!("{}{text}", " ".repeat(1 << 20)))
+    });
+    let server = ApiServer::builder().start()?;
+    for status in [200, 201, 202, 203, 206] {
+        let name = format!("v{status}");
+        let config = hook.client_config(&format!("/{status}"));
+        configure(&server, "Validating", &name, &config, &json!({}));
+        let (code, answer) = send(&server, "POST", MAPS, &map(&name));
+        assert_eq!(code, 201, "{status}: {answer}");
+    }
+    assert_eq!(hook.take_requests().len(), 1 + 2 + 3 + 4 + 5);
+    Ok(())
+}
+
+#[test]
+fn an_apply_that_is_refused_as_not_found_ends() -> TestResult {
+    let hook = HookServer::start(|_, review| {
+        let status = json!({"code": 404, "reason": "NotFound", "message": "no"});
+        Answer::Json(verdict(review, json!({"allowed": false, "status": status})))
+    });
+    let server = ApiServer::builder().start()?;
+    assert_eq!(send(&server, "POST", MAPS, &map("a")).0, 201);
+    configure(
+        &server,
+        "Validating",
+        "v",
+        &hook.client_config("/"),
+        &json!({}),
+    );
+    let fields = "Content-Type: application/apply-patch+yaml\r\n";
+    let path = |name: &str| format!("{MAPS}/{name}?fieldManager=m&force=true");
+    // The object exists, or is created.
+    for name in ["a", "b"] {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "2"}});
+        let answer = exchange(
+            server.endpoint(),
+            "PATCH",
+            &path(name),
+            fields,
+            &body.to_string(),
+        );
+        let (code, answer) = value(&answer);
+        let message = "admission webhook \"v.example.com\" denied the request: no";
+        assert_eq!((code, &answer["message"]), (404, &json!(message)), "{name}");
+        assert_eq!(hook.take_requests().len(), 1, "{name}");
     }
     Ok(())
 }

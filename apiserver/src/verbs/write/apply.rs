@@ -1,6 +1,7 @@
 //! Server-side apply.
 
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
@@ -95,13 +96,18 @@ impl Apply<'_> {
             dry_run: options.dry_run,
             deletion: None,
         };
+        // An error of the admission can be 404, too.
+        let is_absent = AtomicBool::new(false);
         let mut change = FacetChange {
             tracker: &tracker,
             admission,
             facet: self.facet,
-            wanted: |current: Option<Current<'_>>| match current {
-                Some(current) => applied(Some(current.shown)),
-                None => Err(missing()),
+            wanted: |current: Option<Current<'_>>| {
+                is_absent.store(current.is_none(), Ordering::Relaxed);
+                match current {
+                    Some(current) => applied(Some(current.shown)),
+                    None => Err(missing()),
+                }
             },
         };
         let conditions = Preconditions::default();
@@ -110,7 +116,9 @@ impl Apply<'_> {
             let updated = store.update_if(&reference, &request, &conditions, &mut change);
             match updated.await {
                 Ok(written) => return Ok(written),
-                Err(error) if !is_missing(&error) => return Err(error),
+                Err(error) if !is_absent.load(Ordering::Relaxed) && !self.is_missing(&error) => {
+                    return Err(error);
+                }
                 Err(_) if self.facet != Facet::Whole => return Err(missing()),
                 Err(_) => {}
             }
@@ -139,14 +147,11 @@ impl Apply<'_> {
             }
         }
     }
-}
 
-/// Returns whether an error is that of an object that does not exist.
-fn is_missing(error: &RequestError) -> bool {
-    match error {
-        RequestError::NotFound { .. } => true,
-        RequestError::Reported(status) => status.code == 404,
-        _ => false,
+    /// Returns whether an error is that of the store for an object that does not exist.
+    fn is_missing(&self, error: &RequestError) -> bool {
+        matches!(error, RequestError::NotFound { resource, name }
+            if *name == self.target.name && *resource == self.resource.names.resource_name())
     }
 }
 
