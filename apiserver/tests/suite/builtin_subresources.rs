@@ -307,6 +307,45 @@ fn approvals_get_their_times_and_stay() {
     assert_eq!(changed, approved);
 }
 
+// With a search through all conditions for each, this takes minutes.
+#[test]
+fn times_of_many_conditions_are_set_in_linear_time() {
+    const CONDITIONS: usize = 40_000;
+    let conditions = |time: Option<&str>| -> Value {
+        let condition = |number: usize| {
+            let mut condition = json!({"type": format!("t{number}"), "status": "True"});
+            if let Some(time) = time {
+                condition["lastTransitionTime"] = format!("{time}{number}").into();
+            }
+            condition
+        };
+        (0..CONDITIONS).rev().map(condition).collect()
+    };
+    let request = |conditions: Value| {
+        object(&json!({"metadata": {"name": "r"}, "status": {"conditions": conditions}}))
+    };
+    let approved = approve(
+        &request(conditions(Some("old"))),
+        &request(conditions(None)),
+        NOW,
+    );
+    let approved = approved.unwrap();
+    let first = &approved["status"]["conditions"][0];
+    assert_eq!(
+        first["lastTransitionTime"],
+        format!("old{}", CONDITIONS - 1)
+    );
+    // Another status is a transition.
+    let other = json!([{"type": "t1", "status": "False"}]);
+    let old = request(
+        json!([{"type": "t1", "status": "True", "lastTransitionTime": "old"},
+        {"type": "t1", "status": "False"}]),
+    );
+    let stamped = approve(&old, &request(other), NOW).unwrap();
+    let condition = &stamped["status"]["conditions"][0];
+    assert_eq!(condition["lastTransitionTime"], NOW);
+}
+
 #[test]
 fn finalizers_of_namespaces_change_through_their_subresource() {
     let mut namespace = object(&json!({"metadata": {"name": "n"}}));

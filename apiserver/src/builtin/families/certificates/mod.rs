@@ -3,6 +3,8 @@
 mod pem;
 mod request;
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use revstore_watch_cache::RequestError;
@@ -178,11 +180,16 @@ fn keep_approval(new: &mut JsonObject, old: &JsonObject) {
 
 /// Sets the times of new conditions.
 fn stamp_conditions(new: &mut JsonObject, old: &JsonObject, now: &str) {
-    let before: Vec<Value> = Field::root(old)
-        .at(&["status", "conditions"])
-        .items()
-        .map(|condition| condition.value())
-        .collect();
+    let mut before: HashMap<(&str, &str), &Value> = HashMap::new();
+    let conditions = edit::at(old, &["status", "conditions"]).and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        if let (Some(kind), Some(state)) =
+            (condition["type"].as_str(), condition["status"].as_str())
+        {
+            let time = &condition["lastTransitionTime"];
+            before.entry((kind, state)).or_insert(time);
+        }
+    }
     let Some(status) = edit::child_mut(new, "status") else {
         return;
     };
@@ -194,11 +201,8 @@ fn stamp_conditions(new: &mut JsonObject, old: &JsonObject, now: &str) {
         {
             let kind = edit::text(condition, "type");
             let state = edit::text(condition, "status");
-            let same = before
-                .iter()
-                .find(|old| old["type"] == kind && old["status"] == state);
-            let time = same.map_or(Value::Null, |same| same["lastTransitionTime"].clone());
-            let time = if time.is_null() { now.into() } else { time };
+            let time = before.get(&(kind, state)).filter(|time| !time.is_null());
+            let time = time.map_or_else(|| now.into(), |time| (*time).clone());
             condition.insert("lastTransitionTime".to_owned(), time);
         }
     }
