@@ -108,14 +108,9 @@ impl<'a> Tracker<'a> {
     }
 
     /// Computes something, again after each conversion of an object by a webhook that the entries needed.
-    pub(crate) async fn converting<T>(&self, mut compute: impl FnMut() -> T) -> T {
-        loop {
-            let computed = compute();
-            match &self.resource.converter {
-                Some(converter) if self.conversions.make(converter).await => {}
-                _ => return computed,
-            }
-        }
+    pub(crate) async fn converting<T>(&self, compute: impl FnMut() -> T) -> T {
+        let converter = self.resource.converter.as_deref();
+        self.conversions.computing(converter, compute).await
     }
 
     /// Checks the names in the entries that a client has sent, if they can be read.
