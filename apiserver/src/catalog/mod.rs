@@ -1,5 +1,6 @@
 //! The resources that the server has at the moment, by group, version and name.
 
+mod autoscaler;
 mod builtin;
 mod custom;
 mod definitions;

@@ -1,6 +1,7 @@
 //! The API server as its clients see it, over connections of their own, and the rules of built-in kinds.
 
 mod admission;
+mod autoscalers;
 mod builtin_rules;
 mod builtin_subresources;
 #[path = "../client/mod.rs"]
