@@ -33,7 +33,7 @@ mod waker_set;
 
 pub use control::{Control, Hooks, LISTED_MAX, LeaseEntry, Point};
 pub use error::ControlError;
-pub use target::{AlarmName, Target};
+pub use target::{AlarmName, ServedNode, Target};
 pub use wait::{Condition, WAITS_MAX};
 
 /// The messages and the gRPC service `revstore.control.v1.Control`, generated from `proto/control.proto`.

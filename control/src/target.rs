@@ -13,14 +13,28 @@ use crate::clock::ControlClock;
 use crate::error::ControlError;
 use crate::store::{DumpForm, Fork, Frozen, StoreFile};
 
+/// A node of a server. It stays the same when the server replaces its node by another one.
+pub trait ServedNode: fmt::Debug + Send + Sync {
+    /// Returns the engine.
+    fn engine(&self) -> Engine;
+
+    /// Copies the state that the node has besides its engine, in a type of the server.
+    fn state(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+}
+
 /// A server that control acts on.
 ///
 /// The methods may block for as long as their work takes, and are called on threads on which that is permitted.
 /// Each is called by several threads at the same time.
 pub trait Target: fmt::Debug + Send + Sync {
-    /// Returns the engine that the server serves at this moment. Another one replaces it when a store is
-    /// restored, reset or loaded.
-    fn engine(&self) -> Engine;
+    /// Returns the node that the server serves at this moment. Another one replaces it when a store is restored, reset or
+    /// loaded.
+    fn node(&self) -> Arc<dyn ServedNode>;
+
+    /// Returns the engine of the current node. What needs its state, too, takes both from one [`node`](Self::node).
+    fn engine(&self) -> Engine {
+        self.node().engine()
+    }
 
     /// Returns the current revision of the store.
     fn revision(&self) -> Revision {
@@ -39,9 +53,6 @@ pub trait Target: fmt::Debug + Send + Sync {
     /// Returns a channel with the number of engines that were replaced. [`engine`](Self::engine) returns the new one
     /// before the number changes.
     fn replacements(&self) -> watch::Receiver<u64>;
-
-    /// Returns the state that the node has besides its engine, in a type of the server.
-    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// Checks whether [`replace`](Self::replace) is possible, before a store is made for it.
     ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use revstore::control::{read_store, write_dump};
 use revstore_control::clock::{Activity, ControlClock};
 use revstore_control::store::{DumpForm, Fork, Frozen, StoreFile};
-use revstore_control::{AlarmName, ControlError, Target};
+use revstore_control::{AlarmName, ControlError, ServedNode, Target};
 use revstore_engine::{Engine, EngineBuilder, Revision};
 use revstore_host::net::ListenUrl;
 use tokio::sync::watch;
@@ -28,6 +28,20 @@ pub(super) struct FrontTarget {
 #[derive(Debug)]
 struct Prepared;
 
+/// A node has no state besides its engine.
+#[derive(Debug)]
+struct FrontNode(Engine);
+
+impl ServedNode for FrontNode {
+    fn engine(&self) -> Engine {
+        self.0.clone()
+    }
+
+    fn state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(Prepared))
+    }
+}
+
 impl FrontTarget {
     pub(super) fn new(stage: Stage, activity: Arc<dyn Activity>) -> Self {
         Self {
@@ -38,6 +52,10 @@ impl FrontTarget {
 }
 
 impl Target for FrontTarget {
+    fn node(&self) -> Arc<dyn ServedNode> {
+        Arc::new(FrontNode(self.stage.engine()))
+    }
+
     fn engine(&self) -> Engine {
         self.stage.engine()
     }
@@ -56,10 +74,6 @@ impl Target for FrontTarget {
 
     fn replacements(&self) -> watch::Receiver<u64> {
         self.stage.replacements()
-    }
-
-    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::new(Prepared))
     }
 
     fn check_replaceable(&self) -> Result<(), ControlError> {

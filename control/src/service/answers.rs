@@ -315,7 +315,7 @@ pub(super) fn store_fork(
 ) -> Answer<proto::StoreForkResponse> {
     let fork = control.fork()?;
     Ok(at!(
-        control.point(),
+        fork.taken,
         StoreForkResponse {
             id: fork.id.to_string(),
             endpoint: fork.endpoint,

@@ -5,6 +5,7 @@ use std::fmt;
 
 use parking_lot::Mutex;
 
+use crate::control::Point;
 use crate::error::ControlError;
 
 /// The maximum number of forks of one server at the same time. Each has threads of its own.
@@ -49,6 +50,8 @@ pub struct ForkInfo {
     pub kubeconfig: Option<String>,
     /// The URLs on which the store of a Kubernetes API is served over etcd's API; none if it is not.
     pub etcd_endpoints: Vec<String>,
+    /// The revision and the time at which the fork was taken.
+    pub taken: Point,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +61,7 @@ pub(super) struct Forks {
 
 #[derive(Debug, Default)]
 struct State {
-    by_id: BTreeMap<ForkId, Box<dyn Fork>>,
+    by_id: BTreeMap<ForkId, (Box<dyn Fork>, Point)>,
     /// The number of forks that are being started.
     starting: usize,
     last: u64,
@@ -68,7 +71,7 @@ impl Forks {
     /// Starts a fork.
     pub(super) fn insert(
         &self,
-        start: impl FnOnce() -> Result<Box<dyn Fork>, ControlError>,
+        start: impl FnOnce() -> Result<(Box<dyn Fork>, Point), ControlError>,
     ) -> Result<ForkInfo, ControlError> {
         {
             let mut state = self.state.lock();
@@ -82,7 +85,7 @@ impl Forks {
         drop(starting);
         let mut state = self.state.lock();
         state.last += 1;
-        let info = info(ForkId(state.last), &*fork);
+        let info = info(ForkId(state.last), &fork);
         state.by_id.insert(info.id, fork);
         Ok(info)
     }
@@ -90,7 +93,7 @@ impl Forks {
     pub(super) fn list(&self) -> Vec<ForkInfo> {
         let state = self.state.lock();
         let forks = state.by_id.iter();
-        forks.map(|(id, fork)| info(*id, &**fork)).collect()
+        forks.map(|(id, fork)| info(*id, fork)).collect()
     }
 
     pub(super) fn clear(&self) {
@@ -113,13 +116,14 @@ impl Forks {
     }
 }
 
-fn info(id: ForkId, fork: &dyn Fork) -> ForkInfo {
+fn info(id: ForkId, (fork, taken): &(Box<dyn Fork>, Point)) -> ForkInfo {
     ForkInfo {
         id,
         endpoint: fork.endpoint(),
         control: fork.control(),
         kubeconfig: fork.kubeconfig(),
         etcd_endpoints: fork.etcd_endpoints(),
+        taken: *taken,
     }
 }
 

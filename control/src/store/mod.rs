@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use revstore_engine::{Engine, Jump, JumpError, ManualClock, Revision};
+use revstore_engine::{Clock, Engine, Jump, JumpError, ManualClock, Revision};
 use tokio::sync::Semaphore;
 
 pub use self::checkpoints::CHECKPOINTS_MAX;
@@ -36,7 +36,7 @@ use self::memory::Memory;
 use crate::clock::ControlClock;
 use crate::control::Point;
 use crate::error::ControlError;
-use crate::target::Target;
+use crate::target::{ServedNode, Target};
 
 /// A store with the state of its node. Nothing changes it.
 #[derive(Clone)]
@@ -95,10 +95,10 @@ impl Stores {
         name: &str,
     ) -> Result<Revision, ControlError> {
         target.check_store()?;
-        let engine = target.engine();
-        let history_bytes = engine.stats().history_bytes;
+        let node = target.node();
+        let history_bytes = node.engine().stats().history_bytes;
         self.checkpoints
-            .insert(name, history_bytes, || freeze(&engine, target))
+            .insert(name, history_bytes, || freeze(&*node))
     }
 
     /// Makes a copy of the store for a dump.
@@ -110,7 +110,7 @@ impl Stores {
         let permit = self.dumps.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ControlError::TooManyDumps)?;
         target.check_store()?;
-        let frozen = freeze(&target.engine(), target);
+        let frozen = freeze(&*target.node());
         let point = Point {
             revision: frozen.engine.current_revision(),
             time: clock.time(),
@@ -193,7 +193,8 @@ impl Stores {
     pub(crate) fn jump(&self, target: &dyn Target, next: Revision) -> Result<(), ControlError> {
         let _replacing = self.replacing.lock();
         target.check_replaceable()?;
-        let old = target.engine();
+        let node = target.node();
+        let old = node.engine();
         let current = Revision(next.0.saturating_sub(1));
         if current <= old.current_revision() {
             return Err(ControlError::Jump(JumpError {
@@ -206,7 +207,7 @@ impl Stores {
             mark_compacted: false,
         };
         let engine = old.to_builder().fork_at(&old, jump)?;
-        let node = target.node_state();
+        let node = node.state();
         target.replace(Frozen { engine, node })
     }
 
@@ -218,13 +219,12 @@ impl Stores {
         target.check_store()?;
         self.forks.insert(|| {
             let clock = clock.copy();
-            let engine = target.engine();
-            let fork = engine.to_builder().clock(clock.clone()).fork(&engine);
-            let frozen = Frozen {
-                engine: fork,
-                node: target.node_state(),
+            let frozen = copy(&*target.node(), clock.clone());
+            let taken = Point {
+                revision: frozen.engine.current_revision(),
+                time: clock.time(),
             };
-            target.fork(frozen, clock)
+            Ok((target.fork(frozen, clock)?, taken))
         })
     }
 
@@ -247,12 +247,17 @@ impl Stores {
     }
 }
 
-/// Copies the store and the state of the node.
-fn freeze(engine: &Engine, target: &dyn Target) -> Frozen {
-    // First the engine, so that no key refers to a later state. A clock that nobody moves keeps the time that leases have
-    // left.
+/// Copies a node. A clock that nobody moves keeps the time that leases have left.
+fn freeze(node: &dyn ServedNode) -> Frozen {
+    copy(node, ManualClock::new())
+}
+
+/// Copies a node: first the engine, so that no key refers to a later state. A replacement of the node does not wait for the
+/// copy, and is not part of it.
+fn copy(node: &dyn ServedNode, clock: impl Clock + 'static) -> Frozen {
+    let engine = node.engine();
     Frozen {
-        engine: engine.to_builder().clock(ManualClock::new()).fork(engine),
-        node: target.node_state(),
+        engine: engine.to_builder().clock(clock).fork(&engine),
+        node: node.state(),
     }
 }

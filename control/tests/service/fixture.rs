@@ -17,7 +17,7 @@ use revstore_control::open::Open;
 use revstore_control::proto::control_client::ControlClient;
 use revstore_control::service::{Access, ControlService};
 use revstore_control::store::{DumpForm, Fork, Frozen, StoreFile};
-use revstore_control::{AlarmName, Control, ControlError, Hooks, Target};
+use revstore_control::{AlarmName, Control, ControlError, Hooks, ServedNode, Target};
 use revstore_engine::{Engine, EngineBuilder, Revision};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -49,26 +49,52 @@ pub(crate) struct Replaceable {
     pub(crate) replaced: watch::Sender<u64>,
     /// A clock that moves by a second whenever the revision is asked for, as running time might.
     pub(crate) restless: Mutex<Option<ControlClock>>,
+    /// Replaces the node when it was asked for.
+    pub(crate) next: Mutex<Option<ReplaceableNode>>,
+    /// What the last fork consists of.
+    pub(crate) last_fork: Mutex<Option<Frozen>>,
+    /// A key that is written while the next fork starts.
+    pub(crate) write_during_fork: Mutex<Option<&'static str>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReplaceableNode {
+    pub(crate) engine: Engine,
+    pub(crate) state: String,
+}
+
+impl ServedNode for ReplaceableNode {
+    fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
+    fn state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(self.state.clone()))
+    }
 }
 
 impl Target for Replaceable {
-    fn engine(&self) -> Engine {
-        self.engine.lock().clone()
+    fn node(&self) -> Arc<dyn ServedNode> {
+        let node = ReplaceableNode {
+            engine: self.engine.lock().clone(),
+            state: self.state.lock().clone(),
+        };
+        if let Some(next) = self.next.lock().take() {
+            *self.state.lock() = next.state;
+            self.replace_engine(next.engine);
+        }
+        Arc::new(node)
     }
 
     fn revision(&self) -> Revision {
         if let Some(clock) = &*self.restless.lock() {
             clock.advance(Duration::from_secs(1)).unwrap();
         }
-        self.engine().current_revision()
+        self.engine.lock().current_revision()
     }
 
     fn replacements(&self) -> watch::Receiver<u64> {
         self.replaced.subscribe()
-    }
-
-    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::new(self.state.lock().clone()))
     }
 
     fn check_replaceable(&self) -> Result<(), ControlError> {
@@ -130,6 +156,10 @@ impl Target for Replaceable {
     }
 
     fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {
+        *self.last_fork.lock() = Some(frozen.clone());
+        if let Some(write) = self.write_during_fork.lock().take() {
+            self.engine.lock().put(write, "").unwrap();
+        }
         Ok(Box::new(Forked(frozen.engine, clock)))
     }
 
@@ -185,6 +215,9 @@ impl Fixture {
             state: Mutex::default(),
             replaced: watch::Sender::new(0),
             restless: Mutex::default(),
+            next: Mutex::default(),
+            last_fork: Mutex::default(),
+            write_during_fork: Mutex::default(),
         });
         let control = Control::new(clock, target.clone(), hooks(), MEMORY_LIMIT);
         let service = ControlService::new(control.clone(), access);

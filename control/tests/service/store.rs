@@ -8,7 +8,7 @@ use revstore_engine::{LeaseId, Put, Revision};
 use serde_json::json;
 use tonic::Code;
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, ReplaceableNode, post};
 
 #[tokio::test]
 async fn the_store_is_compacted() {
@@ -157,6 +157,55 @@ async fn the_store_is_reset_and_jumps() {
     assert_eq!(engine.stats().live_keys, 0);
     assert_eq!(*fixture.target.state.lock(), "");
     assert_eq!(fixture.ok("StoreReset", json!({})).await["revision"], 1);
+}
+
+/// A replacement while a copy is made is after it: no copy has the keys of one node and the users of another one.
+#[tokio::test]
+async fn a_copy_is_of_one_node() {
+    let fixture = Fixture::new();
+    let node = |name: &str| {
+        let engine = fixture.control.engine().to_builder().build();
+        engine.put(name.to_owned(), "").unwrap();
+        let state = name.to_owned();
+        ReplaceableNode { engine, state }
+    };
+    let replace_during = |old: &str| {
+        let ReplaceableNode { engine, state } = node(old);
+        *fixture.target.engine.lock() = engine;
+        *fixture.target.state.lock() = state;
+        *fixture.target.next.lock() = Some(node("new"));
+    };
+    let check_current = |name: &str| {
+        assert!(fixture.control.engine().get(name).is_some(), "{name}");
+        assert_eq!(*fixture.target.state.lock(), name);
+    };
+    replace_during("kept");
+    fixture.ok("StoreCheckpoint", json!({"name": "a"})).await;
+    check_current("new");
+    fixture.ok("StoreRestore", json!({"name": "a"})).await;
+    check_current("kept");
+    replace_during("forked");
+    fixture.ok("StoreFork", json!({})).await;
+    check_current("new");
+    let fork = fixture.target.last_fork.lock().clone().unwrap();
+    assert!(fork.engine.get("forked").is_some());
+    let state = fork.node.unwrap().downcast::<String>().unwrap();
+    assert_eq!(*state, "forked");
+    replace_during("dumped");
+    let (_, dump) = fixture.send(post("StoreDump", "{}")).await;
+    assert_eq!(dump, "Text\ndumped\ndumped=\n");
+    check_current("new");
+}
+
+#[tokio::test]
+async fn a_fork_has_the_revision_at_which_it_was_taken() {
+    let fixture = Fixture::new();
+    fixture.control.engine().put("key", "").unwrap();
+    *fixture.target.write_during_fork.lock() = Some("later");
+    let fork = fixture.ok("StoreFork", json!({})).await;
+    assert_eq!(fork["endpoint"], "http://revision-2");
+    assert_eq!(fork["revision"], 2);
+    assert_eq!(fixture.control.point().revision, Revision(3));
 }
 
 #[tokio::test]

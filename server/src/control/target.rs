@@ -9,7 +9,7 @@ use std::{
 
 use axum::Router;
 use revstore_control::{
-    AlarmName, Control, ControlError, Hooks, Target,
+    AlarmName, Control, ControlError, Hooks, ServedNode, Target,
     clock::{Activity, ControlClock},
     service::{Access, ControlService},
     store::{DumpForm, Fork, Frozen, StoreFile},
@@ -19,7 +19,7 @@ use revstore_grpc::{Alarm, AlarmKind, Image, NodeState};
 use revstore_host::net::ListenUrl;
 use tokio::sync::watch;
 
-use super::Stage;
+use super::{Stage, stage::StagedNode};
 use crate::{
     config::{Config, ControlConfig},
     server::{Server, ServerBuilder},
@@ -62,17 +62,27 @@ struct StageTarget {
     _activity: Arc<dyn Activity>,
 }
 
+impl ServedNode for StagedNode {
+    fn engine(&self) -> Engine {
+        self.engine.clone()
+    }
+
+    fn state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(self.grpc.services.state()))
+    }
+}
+
 impl Target for StageTarget {
+    fn node(&self) -> Arc<dyn ServedNode> {
+        self.stage.current()
+    }
+
     fn engine(&self) -> Engine {
         self.stage.engine()
     }
 
     fn replacements(&self) -> watch::Receiver<u64> {
         self.stage.replacements()
-    }
-
-    fn node_state(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::new(self.stage.current().grpc.services.state()))
     }
 
     fn check_replaceable(&self) -> Result<(), ControlError> {
