@@ -2,9 +2,11 @@
 
 mod apply;
 mod check;
+mod patches;
 
 use check::{DECODERS, check};
 use fastrand::Rng;
+use revstore_apiserver::decode::from_json;
 use revstore_kinds::to_protobuf;
 use revstore_watch_cache::api::ContinueToken;
 use serde_json::{Value, json};
@@ -140,6 +142,32 @@ fn applies() -> Vec<Vec<u8>> {
     inputs.collect()
 }
 
+/// Valid objects with patches in all formats.
+fn patched() -> Vec<Vec<u8>> {
+    let container = json!({"name": "c", "image": "i", "env": [{"name": "A", "value": "b"}, {"name": "B"}],
+        "ports": [{"containerPort": 80, "protocol": "TCP"}], "args": ["x", null]});
+    let pod = json!({"metadata": {"name": "a", "labels": {"x": "y"}, "finalizers": ["a/b", "c/d"]},
+        "spec": {"containers": [container, {"name": "d"}], "tolerations": [{"key": "k"}], "nodeSelector": {"a": "b"}}});
+    let patches = [
+        json!([{"op": "test", "path": "/metadata/name", "value": "a"},
+            {"op": "add", "path": "/spec/containers/-", "value": {"name": "e"}},
+            {"op": "move", "from": "/spec/containers/0", "path": "/spec/containers/1"},
+            {"op": "copy", "from": "/metadata/labels", "path": "/spec/nodeSelector"},
+            {"op": "replace", "path": "/spec/containers/0/image", "value": "j"},
+            {"op": "remove", "path": "/metadata/finalizers/0"}]),
+        json!({"metadata": {"labels": {"x": null, "z": "w"}, "finalizers": null}, "spec": {"containers": [{"name": "e"}]}}),
+        json!({"metadata": {"finalizers": ["e/f"], "$deleteFromPrimitiveList/finalizers": ["a/b"],
+            "$setElementOrder/finalizers": ["e/f", "c/d"]}, "spec": {"containers": [
+                {"name": "c", "image": "j", "env": [{"name": "A", "$patch": "delete"}, {"name": "C", "value": null}]},
+                {"name": "n", "ports": [{"containerPort": 81}]}],
+            "$setElementOrder/containers": [{"name": "n"}, {"name": "c"}, {"name": "d"}],
+            "tolerations": [{"key": "q", "$patch": "replace"}], "nodeSelector": {"$patch": "replace", "c": "d"},
+            "volumes": [{"name": "v", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}]}}),
+    ];
+    let parts = patches.map(|patch| seed((0, format!("{pod}\0{patch}").into_bytes())));
+    parts.into()
+}
+
 #[test]
 fn damaged_inputs_are_decoded_or_refused() {
     let seeds = seeds();
@@ -206,7 +234,11 @@ fn applies_of_damaged_objects_are_stable() {
 
 #[test]
 fn applies_of_rearranged_objects_are_stable() {
-    let seeds = applies();
+    check_rearranged(&applies(), apply::check);
+}
+
+/// Gives seeds, whose parts in JSON are rearranged, to a function that must not panic.
+fn check_rearranged(seeds: &[Vec<u8>], check: fn(&[u8])) {
     let parts = |seed: &[u8]| {
         let parts = seed[1..].split(|byte| *byte == 0);
         parts
@@ -219,13 +251,13 @@ fn applies_of_rearranged_objects_are_stable() {
         let chosen = &seeds[rng.usize(..seeds.len())];
         let mut values = parts(chosen);
         for _ in 0..rng.usize(1..5) {
-            let (one, two) = (rng.usize(..3), rng.usize(..3));
+            let (one, two) = (rng.usize(..values.len()), rng.usize(..values.len()));
             let mut other = values[two].clone();
             graft(&mut rng, &mut values[one], &mut other);
         }
         let texts: Vec<String> = values.iter().map(Value::to_string).collect();
         let input = [&chosen[..1], texts.join("\0").as_bytes()].concat();
-        let result = std::panic::catch_unwind(|| apply::check(&input));
+        let result = std::panic::catch_unwind(|| check(&input));
         assert!(
             result.is_ok(),
             "REVSTORE_SEED={seed}, case {case}: {chosen:?} {texts:?}",
@@ -251,4 +283,30 @@ fn check_damaged(seeds: &[Vec<u8>], check: fn(&[u8])) {
             String::from_utf8_lossy(&input)
         );
     }
+}
+
+/// Applies the patch in an input, and returns the number of its results.
+fn patch(input: &[u8]) -> usize {
+    let mut parts = input[1..].splitn(2, |byte| *byte == 0);
+    let (object, patch) = (parts.next(), parts.next().unwrap_or_default());
+    let object = from_json(object.unwrap_or_default());
+    object.map_or(0, |object| patches::check(&object.value, patch).len())
+}
+
+#[test]
+fn a_patch_of_the_result_of_a_patch_does_what_it_must() {
+    let seeds = patched();
+    for seed in &seeds {
+        assert!(patch(seed) > 0, "{:?}", String::from_utf8_lossy(seed));
+    }
+    check_damaged(&seeds, |input| {
+        patch(input);
+    });
+}
+
+#[test]
+fn a_patch_of_the_result_of_a_rearranged_patch_does_what_it_must() {
+    check_rearranged(&patched(), |input| {
+        patch(input);
+    });
 }
