@@ -32,6 +32,7 @@ mod webhook;
 
 pub use admission::{PluginNames, TolerationSeconds};
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
+pub use catalog::RuntimeConfig;
 pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use controllers::{Controllers, ControllersError};
 pub use load::LoadError;

@@ -44,7 +44,8 @@ impl Front {
             ranges,
         );
         let catalog = Catalog::default();
-        crate::catalog::add_builtin(&catalog, &storage).unwrap();
+        let config = crate::catalog::RuntimeConfig::default();
+        crate::catalog::add_builtin(&catalog, &storage, &config).unwrap();
         let feeder = feeder.spawn();
         block_on(async {
             catalog.wait_until_ready().await?;

@@ -15,8 +15,8 @@ use crate::builtin;
 use crate::catalog::forms;
 use crate::catalog::versions::KindVersions;
 use crate::catalog::{
-    BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Presentation, Resource, Rules, Stored,
-    Subresource, Version, View,
+    BuiltinStrategy, Catalog, Convert, Group, Names, Origin, Presentation, Resource, Rules,
+    RuntimeConfig, Stored, Subresource, Version, View,
 };
 use crate::custom::definition;
 use crate::decode::{self, DeleteOptions};
@@ -24,33 +24,47 @@ use crate::managed_fields::{Conversions, KindsSchema, ReplicaPaths, merge_granul
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
 use crate::table;
+use crate::version::KUBERNETES_VERSION;
 
-/// Adds all built-in resources that are on by default.
-pub(crate) fn add_builtin(catalog: &Catalog, storage: &Storage) -> Result<(), RequestError> {
+/// Adds the built-in resources. Those that are on by default and turned off are there for the server itself.
+pub(crate) fn add_builtin(
+    catalog: &Catalog,
+    storage: &Storage,
+    config: &RuntimeConfig,
+) -> Result<(), RequestError> {
     let mut groups = BTreeMap::new();
     let mut shared = BTreeMap::new();
+    let mut hidden = Vec::new();
     for group in kinds::groups() {
         let mut versions = Vec::new();
-        for version in group
-            .versions()
-            .iter()
-            .filter(|version| version.on_by_default())
-        {
+        for version in group.versions() {
             let mut resources = BTreeMap::new();
             for resource in version.resources() {
+                let is_served = config.serves(resource);
+                if !is_served && !resource.on_by_default() {
+                    continue;
+                }
                 let built = Arc::new(build(resource, storage, &mut shared)?);
-                resources.insert(resource.plural().to_owned(), built);
+                if is_served {
+                    resources.insert(resource.plural().to_owned(), built);
+                } else {
+                    hidden.push(built);
+                }
             }
-            versions.push(Version {
-                name: version.name().to_owned(),
-                resources,
-            });
+            if !resources.is_empty() {
+                versions.push(Version {
+                    name: version.name().to_owned(),
+                    resources,
+                });
+            }
         }
         if !versions.is_empty() {
             let origin = Origin::Builtin;
             groups.insert(group.name().to_owned(), Group { origin, versions });
         }
     }
+    // A catalog is filled once.
+    let _ = catalog.hidden.set(hidden);
     catalog.change(|known| *known = groups);
     Ok(())
 }
@@ -74,7 +88,7 @@ fn names(resource: &kinds::Resource) -> Names {
 
 /// The resources whose objects are stored in another group or version, each as its group, version and plural, with
 /// those of the version in which they are stored.
-const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
+const VIEWS: [(&str, &str, &str, &str, &str, Convert); 15] = [
     ("events.k8s.io", "v1", "events", "", "v1", Convert::Event),
     (
         "autoscaling",
@@ -84,7 +98,54 @@ const VIEWS: [(&str, &str, &str, &str, &str, Convert); 2] = [
         "v2",
         Convert::Autoscaler,
     ),
+    beta(NETWORKING, "v1beta1", "ipaddresses", Convert::Same),
+    beta(NETWORKING, "v1beta1", "servicecidrs", Convert::Same),
+    beta(
+        "storage.k8s.io",
+        "v1beta1",
+        "volumeattributesclasses",
+        Convert::Same,
+    ),
+    beta(
+        ADMISSION,
+        "v1beta1",
+        "mutatingadmissionpolicies",
+        Convert::Same,
+    ),
+    beta(
+        ADMISSION,
+        "v1beta1",
+        "mutatingadmissionpolicybindings",
+        Convert::Same,
+    ),
+    beta(DEVICES, "v1beta2", "deviceclasses", Convert::Same),
+    beta(DEVICES, "v1beta2", "resourceclaims", Convert::Same),
+    beta(DEVICES, "v1beta2", "resourceclaimtemplates", Convert::Same),
+    beta(DEVICES, "v1beta2", "resourceslices", Convert::Same),
+    beta(DEVICES, "v1beta1", "deviceclasses", Convert::Same),
+    beta(DEVICES, "v1beta1", "resourceclaims", Convert::Claim),
+    beta(
+        DEVICES,
+        "v1beta1",
+        "resourceclaimtemplates",
+        Convert::ClaimTemplate,
+    ),
+    beta(DEVICES, "v1beta1", "resourceslices", Convert::Slice),
 ];
+
+const NETWORKING: &str = "networking.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
+
+/// A row of [`VIEWS`] for a resource that is stored as version `v1` of its group.
+const fn beta<'a>(
+    group: &'a str,
+    version: &'a str,
+    plural: &'a str,
+    convert: Convert,
+) -> (&'a str, &'a str, &'a str, &'a str, &'a str, Convert) {
+    (group, version, plural, group, "v1", convert)
+}
 
 /// Returns whether a resource is that of the definitions of custom resources, which have rules of their own.
 fn is_definitions(resource: &kinds::Resource) -> bool {
@@ -162,7 +223,16 @@ fn build(
         }
         None => None,
     };
-    let version = u16::from(view.is_some());
+    // The stored version is the first one of its cache.
+    let version = view.map_or(0, |(.., group, stored, _)| {
+        let views = VIEWS.iter().filter(|(.., plural, of, from, _)| {
+            (*of, *from, *plural) == (*group, *stored, resource.plural())
+        });
+        let names = views.map(|(group, version, ..)| (*group, *version));
+        let own = (resource.group(), resource.version());
+        let number = names.take_while(|names| *names != own).count() + 1;
+        u16::try_from(number).unwrap_or_default()
+    });
     let view = view.map(|(.., convert)| -> Arc<dyn Presentation> {
         Arc::new(View {
             convert: *convert,
@@ -222,6 +292,32 @@ fn api_version(group: &str, version: &str) -> String {
     }
 }
 
+/// Returns the warning of a kind that is deprecated in the version of Kubernetes that this server has.
+fn deprecation_warning(resource: &kinds::Resource) -> Option<String> {
+    let deprecation = resource.object().deprecation()?;
+    let number = |version: &str| -> Option<(u32, u32)> {
+        let (major, rest) = version.trim_start_matches('v').split_once('.')?;
+        let minor = rest.split('.').next()?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    if number(deprecation.since)? > number(KUBERNETES_VERSION)? {
+        return None;
+    }
+    let own = api_version(resource.group(), resource.version());
+    let mut warning = format!(
+        "{own} {} is deprecated in v{}+",
+        resource.kind(),
+        deprecation.since
+    );
+    if let Some(removed) = deprecation.removed {
+        warning.push_str(&format!(", unavailable in v{removed}+"));
+    }
+    if let Some((group, version, kind)) = deprecation.replacement {
+        warning.push_str(&format!("; use {} {kind}", api_version(group, version)));
+    }
+    Some(warning)
+}
+
 /// Returns the form in which kube-apiserver stores the objects of a group.
 fn go_storage(group: &str) -> kinds::Storage {
     match group {
@@ -248,20 +344,31 @@ impl fmt::Debug for BuiltinRules {
 
 impl BuiltinRules {
     fn versions(&self) -> KindVersions {
-        let (group, version) = (self.resource.group(), self.resource.version());
-        let view = VIEWS
+        let own = (self.resource.group(), self.resource.version());
+        let plural = self.resource.plural();
+        let stored_of = |view: &(
+            &'static str,
+            &'static str,
+            &'static str,
+            &'static str,
+            &'static str,
+            Convert,
+        )| { (view.3, view.4) };
+        let mut views = VIEWS.iter().filter(|view| view.2 == plural);
+        let stored = views.find(|view| (view.0, view.1) == own || stored_of(view) == own);
+        let stored = stored.map(stored_of);
+        let views = VIEWS
             .iter()
-            .find(|(shown_group, shown, plural, of, stored, _)| {
-                let versions = [(*shown_group, *shown), (*of, *stored)];
-                *plural == self.resource.plural() && versions.contains(&(group, version))
-            });
+            .filter(|view| view.2 == plural && Some(stored_of(view)) == stored);
         KindVersions {
             resource: self.resource,
-            view: view.map(|(shown_group, shown, _, of, stored, convert)| View {
-                convert: *convert,
-                shown: api_version(shown_group, shown),
-                stored: api_version(of, stored),
-            }),
+            views: views
+                .map(|(shown_group, shown, _, of, stored, convert)| View {
+                    convert: *convert,
+                    shown: api_version(shown_group, shown),
+                    stored: api_version(of, stored),
+                })
+                .collect(),
         }
     }
 }
@@ -385,7 +492,8 @@ impl Rules for BuiltinRules {
     fn kind_warning(&self) -> Option<String> {
         let resource = self.resource;
         let warning = builtin::kind_warning(resource.group(), resource.version(), resource.kind());
-        warning.map(str::to_owned)
+        let warning = warning.map(str::to_owned);
+        warning.or_else(|| deprecation_warning(resource))
     }
 
     fn deletion_warning(&self) -> Option<&'static str> {

@@ -7,12 +7,13 @@ mod definitions;
 mod forms;
 mod protobuf_form;
 mod resource;
+mod runtime_config;
 mod strategy;
 mod versions;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use revstore_watch_cache::RequestError;
@@ -22,14 +23,17 @@ pub(crate) use builtin::add_builtin;
 pub(crate) use definitions::{list as all_definitions, serve_definitions};
 pub(crate) use forms::{form_id, protobuf_form_id};
 pub(crate) use resource::{Names, Origin, Resource, Rules, Stored, Subresource};
+pub use runtime_config::RuntimeConfig;
 pub(crate) use strategy::BuiltinStrategy;
 pub(crate) use view::{Convert, Presentation, View};
 
 /// All resources. They change when custom resources are defined.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    /// Held to copy or to replace the pointer.
+    /// Those that are served. Held to copy or to replace the pointer.
     groups: RwLock<Arc<Groups>>,
+    /// The built-in ones that [`RuntimeConfig`] turns off. The server itself uses them.
+    hidden: OnceLock<Vec<Arc<Resource>>>,
     changed: Notify,
 }
 
@@ -63,15 +67,13 @@ impl Catalog {
     /// # Errors
     /// [`RequestError::Stopped`].
     pub(crate) async fn wait_until_ready(&self) -> Result<(), RequestError> {
-        for group in self.groups().values() {
-            let resources = group
-                .versions
-                .iter()
-                .flat_map(|version| version.resources.values());
-            for resource in resources {
-                if let Some(stored) = &resource.stored {
-                    stored.cache.wait_until_ready().await?;
-                }
+        let groups = self.groups();
+        let versions = groups.values().flat_map(|group| &group.versions);
+        let served = versions.flat_map(|version| version.resources.values());
+        let hidden = self.hidden.get().into_iter().flatten();
+        for resource in served.chain(hidden) {
+            if let Some(stored) = &resource.stored {
+                stored.cache.wait_until_ready().await?;
             }
         }
         Ok(())
@@ -90,13 +92,33 @@ impl Catalog {
         &self.changed
     }
 
-    /// Returns a resource.
+    /// Returns a resource for the server itself, also one that is not served.
+    ///
+    /// # Errors
+    /// As [`find_served`](Self::find_served).
+    pub(crate) fn find(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Result<Arc<Resource>, bool> {
+        self.find_served(group, version, plural).or_else(|error| {
+            let mut hidden = self.hidden.get().into_iter().flatten();
+            let found = hidden.find(|resource| {
+                let names = &resource.names;
+                [&*names.group, &*names.version, &*names.plural] == [group, version, plural]
+            });
+            found.cloned().ok_or(error)
+        })
+    }
+
+    /// Returns a resource that is served.
     ///
     /// # Errors
     /// Whether the answer to the client is a plain text, as for groups that are not built in, instead of a
     /// status.
     // WC-401.
-    pub(crate) fn find(
+    pub(crate) fn find_served(
         &self,
         group: &str,
         version: &str,

@@ -25,8 +25,8 @@ fn group_and_version(api_version: &str) -> Result<(&str, &str), VersionError> {
 /// The versions of a built-in kind.
 pub(crate) struct KindVersions {
     pub(crate) resource: &'static kinds::Resource,
-    /// What distinguishes the two versions of the kind, if it has two.
-    pub(crate) view: Option<View>,
+    /// What distinguishes the other versions of the kind from the one in which it is stored.
+    pub(crate) views: Vec<View>,
 }
 
 impl Versions for KindVersions {
@@ -46,16 +46,23 @@ impl Versions for KindVersions {
         // Versions that are not served have no type in kube-apiserver, either.
         let ty = kinds::kind(group, version, self.resource.kind()).ok_or(VersionError::Unknown)?;
         let schema = KindsSchema::new(ty);
-        match &self.view {
-            _ if from == to => Ok((Cow::Borrowed(object), schema)),
-            Some(view) if (from, to) == (&*view.shown, &*view.stored) => {
-                Ok((Cow::Owned(view.to_stored(object.clone())), schema))
-            }
-            Some(view) if (from, to) == (&*view.stored, &*view.shown) => {
-                Ok((Cow::Owned(view.to_shown(object.clone())), schema))
-            }
-            _ => Err(VersionError::Unknown),
+        if from == to {
+            return Ok((Cow::Borrowed(object), schema));
         }
+        let is_stored = |version| self.views.iter().any(|view| view.stored == version);
+        let view = |version: &str| {
+            let mut views = self.views.iter();
+            let found = views.find(|view| view.shown == version);
+            found.ok_or(VersionError::Unknown)
+        };
+        let mut object = object.clone();
+        if !is_stored(from) {
+            object = view(from)?.to_stored(object);
+        }
+        if !is_stored(to) {
+            object = view(to)?.to_shown(object);
+        }
+        Ok((Cow::Owned(object), schema))
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) enum Convert {
     Event,
     /// `HorizontalPodAutoscaler` of `autoscaling/v1`, which are stored as those of `autoscaling/v2`.
     Autoscaler,
+    /// Objects whose versions have the same fields.
+    Same,
+    /// `ResourceClaim` of `resource.k8s.io/v1beta1`, whose requests have the fields of `exactly` themselves.
+    Claim,
+    /// `ResourceClaimTemplate`, likewise.
+    ClaimTemplate,
+    /// `ResourceSlice` of `resource.k8s.io/v1beta1`, whose devices have their fields in `basic`.
+    Slice,
 }
 
 /// The fields of events with other names in the core group: those of `events.k8s.io` first.
@@ -66,6 +74,10 @@ impl Presentation for View {
         match self.convert {
             Convert::Event => rename(&mut object, EVENT_FIELDS),
             Convert::Autoscaler => autoscaler::to_stored(&mut object),
+            Convert::Same => {}
+            Convert::Claim => each_item(&mut object, CLAIM_REQUESTS, request_to_stored),
+            Convert::ClaimTemplate => each_item(&mut object, TEMPLATE_REQUESTS, request_to_stored),
+            Convert::Slice => each_item(&mut object, DEVICES, device_to_stored),
         }
         set_version(&mut object, &self.shown, &self.stored);
         object
@@ -80,6 +92,10 @@ impl Presentation for View {
                 );
             }
             Convert::Autoscaler => autoscaler::to_shown(&mut object),
+            Convert::Same => {}
+            Convert::Claim => each_item(&mut object, CLAIM_REQUESTS, request_to_shown),
+            Convert::ClaimTemplate => each_item(&mut object, TEMPLATE_REQUESTS, request_to_shown),
+            Convert::Slice => each_item(&mut object, DEVICES, device_to_shown),
         }
         set_version(&mut object, &self.stored, &self.shown);
         object
@@ -87,9 +103,7 @@ impl Presentation for View {
 
     fn stored_field(&self, field: &str) -> Option<String> {
         match (self.convert, field) {
-            (Convert::Event, "reason" | "type") | (Convert::Autoscaler, _) => {
-                Some(field.to_owned())
-            }
+            (Convert::Event, "reason" | "type") => Some(field.to_owned()),
             (Convert::Event, "reportingController") => Some("reportingComponent".to_owned()),
             (Convert::Event, _) => {
                 let rest = field.strip_prefix("regarding.")?;
@@ -97,6 +111,7 @@ impl Presentation for View {
                     .contains(&rest)
                     .then(|| format!("involvedObject.{rest}"))
             }
+            _ => Some(field.to_owned()),
         }
     }
 }
@@ -117,6 +132,62 @@ fn rename(object: &mut JsonObject, fields: [(&str, &str); 7]) {
             object.insert(to.to_owned(), value);
         }
     }
+}
+
+/// The paths of the lists that versions of devices convert.
+const CLAIM_REQUESTS: &[&str] = &["spec", "devices", "requests"];
+const TEMPLATE_REQUESTS: &[&str] = &["spec", "spec", "devices", "requests"];
+const DEVICES: &[&str] = &["spec", "devices"];
+
+/// Changes each object in a list.
+fn each_item(object: &mut JsonObject, path: &[&str], change: impl Fn(&mut JsonObject)) {
+    let [first, rest @ ..] = path else {
+        return;
+    };
+    let found = object.get_mut(*first);
+    let found = found.and_then(|found| {
+        rest.iter()
+            .try_fold(found, |found, name| found.get_mut(name))
+    });
+    let items = found.and_then(Value::as_array_mut).into_iter().flatten();
+    items.filter_map(Value::as_object_mut).for_each(change);
+}
+
+/// Moves the fields of a request beside its name and its alternatives into `exactly`.
+fn request_to_stored(request: &mut JsonObject) {
+    const OWN: [&str; 2] = ["name", "firstAvailable"];
+    let (own, exactly) = std::mem::take(request)
+        .into_iter()
+        .partition(|(name, _)| OWN.contains(&name.as_str()));
+    *request = own;
+    let exactly: JsonObject = exactly;
+    // A request with alternatives has an empty class in this version.
+    let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");
+    if !exactly.values().all(is_empty) {
+        request.insert("exactly".to_owned(), Value::Object(exactly));
+    }
+}
+
+fn request_to_shown(request: &mut JsonObject) {
+    if let Some(Value::Object(exactly)) = request.remove("exactly") {
+        request.extend(exactly);
+    }
+    let class = request.entry("deviceClassName");
+    class.or_insert_with(|| "".into());
+}
+
+fn device_to_stored(device: &mut JsonObject) {
+    if let Some(Value::Object(basic)) = device.remove("basic") {
+        device.extend(basic);
+    }
+}
+
+fn device_to_shown(device: &mut JsonObject) {
+    let (own, basic): (JsonObject, JsonObject) = std::mem::take(device)
+        .into_iter()
+        .partition(|(name, _)| name == "name");
+    *device = own;
+    device.insert("basic".to_owned(), Value::Object(basic));
 }
 
 #[cfg(test)]

@@ -74,6 +74,13 @@ revstore_host::flags! {
             "The time in seconds after which a watch ends: a random one from this to twice this.";
     }
 
+    "Resources" {
+        RUNTIME_CONFIG: String = "runtime-config", "",
+            "The built-in versions that are served, as pairs KEY=true or KEY=false, comma-separated: api/all, api/ga, \
+             api/beta, GROUP/VERSION, /v1 for the core group, GROUP/VERSION/RESOURCE. The default are the stable \
+             versions.";
+    }
+
     "Access" {
         CLIENT_CA_FILE: Option<PathBuf> = "client-ca-file", "",
             "The authorities of client certificates, in PEM. The common name is the user, the organizations are \

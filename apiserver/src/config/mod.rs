@@ -19,6 +19,7 @@ use revstore_host::net::ListenUrl;
 use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::{AuthorizationMode, ServiceAccountOptions};
+use crate::catalog::RuntimeConfig;
 use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
 
@@ -88,6 +89,8 @@ pub struct Config {
     pub service_accounts: ServiceAccountOptions,
     /// Which authorizers say that a request is allowed, in the order in which they are asked.
     pub authorization_modes: Vec<AuthorizationMode>,
+    /// Which built-in versions and resources are served.
+    pub runtime_config: RuntimeConfig,
     /// Which admission plugins are on.
     pub admission_plugins: PluginNames,
     /// For how long pods stay on nodes with a problem.
@@ -261,6 +264,7 @@ impl Config {
             token_auth_file: values.get(&flags::TOKEN_AUTH_FILE),
             service_accounts: service_accounts::options(values)?,
             authorization_modes: authorization_modes(values)?,
+            runtime_config: runtime_config(values)?,
             admission_plugins: admission_plugins(values)?,
             toleration_seconds: TolerationSeconds {
                 not_ready: values.get(&flags::DEFAULT_NOT_READY_TOLERATION_SECONDS),
@@ -358,6 +362,17 @@ fn authorization_modes(values: &mut Values) -> Result<Vec<AuthorizationMode>, Co
         );
     }
     Ok(modes)
+}
+
+fn runtime_config(values: &mut Values) -> Result<RuntimeConfig, ConfigError> {
+    let text = values.get(&flags::RUNTIME_CONFIG);
+    let config: RuntimeConfig = text
+        .parse()
+        .map_err(|error| ConfigError::new(format!("--runtime-config={text}: {error}")))?;
+    for warning in config.warnings() {
+        values.warn(warning);
+    }
+    Ok(config)
 }
 
 fn admission_plugins(values: &mut Values) -> Result<PluginNames, ConfigError> {
@@ -492,6 +507,15 @@ mod tests {
                 "{flag}"
             );
         }
+    }
+
+    #[test]
+    fn versions_that_are_not_there_cause_warnings() {
+        let (config, warnings) = parsed("--runtime-config=api/beta=true,api/alpha=true").unwrap();
+        assert_ne!(config.runtime_config, RuntimeConfig::default());
+        assert_eq!(warnings, config.runtime_config.warnings());
+        assert_eq!(warnings.len(), 1);
+        assert!(parsed("--runtime-config=nope/v1=true").is_err());
     }
 
     #[test]

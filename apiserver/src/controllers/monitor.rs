@@ -13,7 +13,7 @@ use revstore_watch_cache::{Object, Scope, Selector};
 use tokio::task::JoinSet;
 
 use super::client::escaped;
-use crate::catalog::{Catalog, Origin, Resource, Stored};
+use crate::catalog::{Catalog, Resource, Stored};
 use crate::http::Front;
 
 /// The group and the plural of a resource.
@@ -163,6 +163,14 @@ impl Monitors {
     }
 }
 
+/// Returns whether the objects of a resource are stored as those of another group.
+fn is_of_other_group(resource: &Resource) -> bool {
+    (
+        resource.names.group.as_str(),
+        resource.names.plural.as_str(),
+    ) == ("events.k8s.io", "events")
+}
+
 /// Returns the resources with objects that can be watched and deleted, each in the version in which it is stored, as far
 /// as that is served.
 fn resources(catalog: &Catalog) -> BTreeMap<Key, Arc<Monitored>> {
@@ -175,10 +183,9 @@ fn resources(catalog: &Catalog) -> BTreeMap<Key, Arc<Monitored>> {
             };
             let has = |verb: &str| resource.verbs.iter().any(|known| known == verb);
             let key = (resource.names.group.clone(), resource.names.plural.clone());
-            // Objects that are stored in another group belong to that one.
-            if resource.view.is_some() && resource.origin == Origin::Builtin
-                || !["list", "watch", "delete"].into_iter().all(has)
-            {
+            // Objects that are stored in another group belong to that one. Of versions of one group one is watched, which is
+            // the preferred one.
+            if is_of_other_group(resource) || !["list", "watch", "delete"].into_iter().all(has) {
                 continue;
             }
             let is_storage = resource.rules.definition().is_some_and(|definition| {

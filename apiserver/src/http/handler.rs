@@ -284,7 +284,7 @@ impl Front {
     fn is_known(&self, info: &RequestInfo) -> bool {
         info.target.as_ref().is_some_and(|target| {
             let (group, version) = (&target.group, &target.version);
-            let found = self.catalog.find(group, version, &target.resource);
+            let found = self.catalog.find_served(group, version, &target.resource);
             found.is_ok_and(|resource| has_subresource(&resource, target))
         })
     }
@@ -314,15 +314,16 @@ impl Front {
         let Some(target) = exchange.info.target.clone() else {
             return paths::answer(self, exchange).await;
         };
-        let resource = match self
-            .catalog
-            .find(&target.group, &target.version, &target.resource)
-        {
-            Ok(resource) => resource,
-            // Unknown groups, and unknown resources of custom groups.
-            Err(true) => return Ok(Answer::page_not_found()),
-            Err(false) => return Err(Status::unknown_resource().into()),
-        };
+        let resource =
+            match self
+                .catalog
+                .find_served(&target.group, &target.version, &target.resource)
+            {
+                Ok(resource) => resource,
+                // Unknown groups, and unknown resources of custom groups.
+                Err(true) => return Ok(Answer::page_not_found()),
+                Err(false) => return Err(Status::unknown_resource().into()),
+            };
         if exchange.info.path.starts_with("//") {
             return Ok(Answer::page_not_found());
         }

@@ -199,7 +199,7 @@ pub(crate) fn work(front: &Front, exchange: &Exchange) -> Option<Work> {
     if is_list && target.selected_name.is_empty() && target.name.is_empty() {
         let find = front
             .catalog
-            .find(&target.group, &target.version, &target.resource);
+            .find_served(&target.group, &target.version, &target.resource);
         let stored = find.ok().and_then(|resource| resource.stored.clone());
         let objects = stored.map_or(0, |stored| stored.cache.object_count());
         let has_selector = !text("labelSelector").is_empty() || !text("fieldSelector").is_empty();

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-use crate::catalog::{Groups, Origin, Resource};
+use crate::catalog::{Groups, Origin, Resource, RuntimeConfig};
 use crate::http::{Accepted, Answer, Exchange, Front};
 use crate::version::{KUBERNETES_VERSION, REVSTORE_VERSION};
 
@@ -44,8 +44,30 @@ static V2: [OnceLock<Bytes>; 2] = [OnceLock::new(), OnceLock::new()];
 /// their tags.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
+    /// The built-in resources that they are about.
+    config: RuntimeConfig,
     /// Held while a document is made, so that many clients that ask for it at once make it once.
     v2: [tokio::sync::Mutex<Option<(String, Bytes)>>; 2],
+}
+
+impl Documents {
+    pub(crate) fn new(config: RuntimeConfig) -> Self {
+        Self {
+            config,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the versions of built-in resources that clients see.
+    fn versions(&self) -> impl Iterator<Item = &'static kinds::Version> {
+        let versions = kinds::groups().iter().flat_map(kinds::Group::versions);
+        versions.filter(|version| self.config.resources(version).next().is_some())
+    }
+
+    /// Returns the tag of a document. The documents of one build and one configuration never change.
+    fn tag_of(&self, name: &str) -> String {
+        tag_of(&format!("{name}{}", self.config.state()))
+    }
 }
 
 /// Answers the paths below `/openapi`.
@@ -62,7 +84,7 @@ pub(crate) async fn answer(
             Ok(Answer::value(
                 StatusCode::OK,
                 accepted,
-                &index(&front.catalog.groups()),
+                &index(&front.documents, &front.catalog.groups()),
             ))
         }
         ["openapi", "v3", "apis", group, version] if is_custom(front, group) => {
@@ -71,12 +93,6 @@ pub(crate) async fn answer(
         ["openapi", "v3", rest @ ..] => Ok(v3(front, exchange, rest)),
         _ => Ok(Answer::page_not_found()),
     }
-}
-
-/// Returns the versions that clients see.
-fn versions() -> impl Iterator<Item = &'static kinds::Version> {
-    let versions = kinds::groups().iter().flat_map(kinds::Group::versions);
-    versions.filter(|version| version.on_by_default())
 }
 
 /// Returns the path of a version below `/openapi/v3/`.
@@ -88,7 +104,7 @@ fn path_of(version: &kinds::Version) -> String {
     }
 }
 
-/// Returns the tag of a document. The documents of one build never change.
+/// Returns the tag of a document of this build with a name.
 fn tag_of(name: &str) -> String {
     use std::fmt::Write as _;
     let text = format!(
@@ -122,14 +138,15 @@ fn is_custom(front: &Front, group: &str) -> bool {
 }
 
 /// Returns the list of the documents of version 3.
-fn index(groups: &Groups) -> Value {
+fn index(documents: &Documents, groups: &Groups) -> Value {
     let mut paths = Map::new();
     let mut add = |path: String, tag: String| {
         let url = address(&path, &tag);
         paths.insert(path, json!({"serverRelativeURL": url}));
     };
-    for path in versions().map(path_of).chain(["version".to_owned()]) {
-        let tag = tag_of(&path);
+    let versions = documents.versions().map(path_of);
+    for path in versions.chain(["version".to_owned()]) {
+        let tag = documents.tag_of(&path);
         add(path, tag);
     }
     for (name, group) in groups {
@@ -188,20 +205,25 @@ async fn v3_custom(
 
 fn v3(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
     let path = parts.join("/");
-    let version = versions().find(|version| path_of(version) == path);
+    let documents = &front.documents;
+    let mut versions = documents.versions();
+    let version = versions.find(|version| path_of(version) == path);
     if version.is_none() && path != "version" {
         return Answer::page_not_found();
     }
     let Some(encoding) = Encoding::of(exchange, &V3_TYPES) else {
         return not_acceptable();
     };
-    let tag = tag_of(&path);
+    let tag = documents.tag_of(&path);
     if let Some(answer) = redirected(exchange, &path, encoding, &tag) {
         return answer;
     }
     let answer = tagged(exchange, &tag, encoding.media_type, || {
         encoding.v3(&match version {
-            Some(version) => openapi::v3(version, KUBERNETES_VERSION),
+            Some(version) => {
+                let resources = documents.config.resources(version);
+                openapi::v3_of(version, resources, KUBERNETES_VERSION)
+            }
             None => version_document(),
         })
     });
@@ -307,24 +329,31 @@ async fn v2(front: &Front, exchange: &Exchange) -> Result<Answer, RequestError> 
         return Ok(not_acceptable());
     };
     let is_protobuf = encoding.is_protobuf;
+    let documents = &front.documents;
     let resources = custom::resources(&front.catalog.groups(), None);
-    let tag = tag_of(&format!("v2{}", custom::state_of(&resources)));
+    let tag = documents.tag_of(&format!("v2{}", custom::state_of(&resources)));
     let document = if is_known(exchange, &tag) {
         Bytes::new()
-    } else if resources.is_empty() {
+    } else if resources.is_empty() && documents.config == RuntimeConfig::default() {
         let cell = &V2[usize::from(is_protobuf)];
         if cell.get().is_none() {
-            let made = make_v2(is_protobuf, Map::new(), Map::new()).await?;
+            let made = make_v2(
+                RuntimeConfig::default(),
+                is_protobuf,
+                Map::new(),
+                Map::new(),
+            )
+            .await?;
             let _ = cell.set(made);
         }
         cell.get().cloned().unwrap_or_default()
     } else {
-        let mut last = front.documents.v2[usize::from(is_protobuf)].lock().await;
+        let mut last = documents.v2[usize::from(is_protobuf)].lock().await;
         match &*last {
             Some((known, document)) if *known == tag => document.clone(),
             _ => {
                 let (paths, schemas) = custom::documented(front, &resources, Dialect::V2).await?;
-                let made = make_v2(is_protobuf, paths, schemas).await?;
+                let made = make_v2(documents.config.clone(), is_protobuf, paths, schemas).await?;
                 last.insert((tag.clone(), made)).1.clone()
             }
         }
@@ -334,12 +363,16 @@ async fn v2(front: &Front, exchange: &Exchange) -> Result<Answer, RequestError> 
 
 /// Makes a document of version 2 with further paths and schemas. It takes about 0.1 s.
 async fn make_v2(
+    config: RuntimeConfig,
     is_protobuf: bool,
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
 ) -> Result<Bytes, RequestError> {
     let made = tokio::task::spawn_blocking(move || {
-        let mut document = openapi::v2(versions(), KUBERNETES_VERSION);
+        let documents = Documents::new(config);
+        let versions = documents.versions();
+        let versions = versions.map(|version| (version, documents.config.resources(version)));
+        let mut document = openapi::v2_of(versions, KUBERNETES_VERSION);
         for (field, further) in [("paths", paths), ("definitions", schemas)] {
             if let Some(known) = document[field].as_object_mut() {
                 known.extend(further);

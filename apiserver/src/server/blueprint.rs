@@ -83,7 +83,7 @@ impl Blueprint {
         let (storage, feeder) = self.open_storage(engine)?;
         let storage = Arc::new(storage.event_ttl(config.event_ttl));
         let catalog = Catalog::default();
-        crate::catalog::add_builtin(&catalog, &storage)?;
+        crate::catalog::add_builtin(&catalog, &storage, &config.runtime_config)?;
         // Begun now, the feeder loads all resources at once.
         let feeder = preparation::run_feeder(feeder, &storage, &self.runtime);
         let authorizer = Authorizer::new(config.authorization_modes.clone());
@@ -98,7 +98,7 @@ impl Blueprint {
             admission: Chain::new(&config.admission_plugins, config.toleration_seconds),
             grants: Grants::default(),
             catalog,
-            documents: Documents::default(),
+            documents: Documents::new(config.runtime_config.clone()),
             storage: storage.clone(),
             requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
             webhook_metrics: WebhookMetrics::new()

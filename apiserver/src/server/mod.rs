@@ -147,6 +147,7 @@ enum Serving {
 /// | [`etcd_listen`](Self::etcd_listen) | the store is not served over etcd's API |
 /// | [`http`](Self::http), [`https`](Self::https) | free ports of the loopback interface |
 /// | [`authorization_mode`](Self::authorization_mode), [`authorization_modes`](Self::authorization_modes) | all requests are allowed |
+/// | [`runtime_config`](Self::runtime_config) | the stable versions |
 /// | [`admission_plugins`](Self::admission_plugins) | those of kube-apiserver without `ServiceAccount` |
 /// | [`toleration_seconds`](Self::toleration_seconds) | 300 for both |
 /// | [`service_accounts`](Self::service_accounts) | a new key, one issuer |

@@ -8,6 +8,7 @@ use super::ApiServerBuilder;
 use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, ServiceAccountOptions, User};
+use crate::catalog::RuntimeConfig;
 use crate::config::Chance;
 use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
@@ -48,6 +49,19 @@ impl ApiServerBuilder {
         modes: impl IntoIterator<Item = AuthorizationMode>,
     ) -> Self {
         self.config.authorization_modes = modes.into_iter().collect();
+        self
+    }
+
+    /// Sets which built-in versions and resources are served: by default the stable versions.
+    ///
+    /// ```
+    /// use revstore_apiserver::ApiServer;
+    /// let server = ApiServer::builder().runtime_config("api/beta=true".parse()?).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn runtime_config(mut self, config: RuntimeConfig) -> Self {
+        self.config.runtime_config = config;
         self
     }
 

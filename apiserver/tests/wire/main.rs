@@ -12,11 +12,16 @@ mod wrong;
 
 use connection::Connection;
 use objects::NAMESPACE;
-use revstore_apiserver::{ApiServer, Controllers};
+use revstore_apiserver::{ApiServer, ApiServerBuilder, Controllers};
 
 /// Returns a server whose store changes only by requests, with the namespace of the objects.
 fn server() -> ApiServer {
-    let server = ApiServer::builder()
+    server_of(ApiServer::builder())
+}
+
+/// As [`server`], with further options.
+fn server_of(builder: ApiServerBuilder) -> ApiServer {
+    let server = builder
         .controllers(Controllers::none())
         .start()
         .expect("a server");

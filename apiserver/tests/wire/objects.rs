@@ -51,12 +51,22 @@ impl Example {
     }
 }
 
-/// Returns the examples of all kinds that are stored, in the order of the table.
+/// Returns the examples of all kinds that are stored and served by default, in the order of the table.
 pub(crate) fn examples() -> Vec<Example> {
-    let objects: Vec<Value> =
-        serde_json::from_str(include_str!("objects.json")).expect("the examples");
+    examples_of(include_str!("objects.json"), true)
+}
+
+/// Returns the examples of the kinds of beta versions.
+pub(crate) fn beta_examples() -> Vec<Example> {
+    examples_of(include_str!("beta-objects.json"), false)
+}
+
+fn examples_of(objects: &str, on_by_default: bool) -> Vec<Example> {
+    let objects: Vec<Value> = serde_json::from_str(objects).expect("the examples");
     let stored = revstore_kinds::resources().filter(|resource| {
-        resource.on_by_default() && resource.has_verb("create") && resource.has_verb("list")
+        resource.on_by_default() == on_by_default
+            && resource.has_verb("create")
+            && resource.has_verb("list")
     });
     let examples: Vec<Example> = stored.map(|resource| example(resource, &objects)).collect();
     assert_eq!(examples.len(), objects.len(), "an object has no kind");

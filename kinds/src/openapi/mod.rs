@@ -41,13 +41,22 @@ impl Dialect {
 /// assert_eq!(spec["properties"]["replicas"]["format"], "int32");
 /// ```
 pub fn v3(version: &Version, release: &str) -> Value {
+    v3_of(version, version.resources(), release)
+}
+
+/// As [`v3`], of some resources of the version.
+pub fn v3_of<'a>(
+    version: &Version,
+    resources: impl IntoIterator<Item = &'a Resource>,
+    release: &str,
+) -> Value {
     let mut paths = Map::new();
     let mut roots = common_types();
     paths.insert(
         path::root(version.group(), version.name()),
         operation::resource_list(version, Dialect::V3),
     );
-    for resource in version.resources() {
+    for resource in resources {
         add_resource(resource, Dialect::V3, &mut paths, &mut roots);
     }
     let owners = [("", "v1"), (version.group(), version.name())];
@@ -98,16 +107,27 @@ pub fn common_schemas(
 /// assert!(document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"].is_object());
 /// ```
 pub fn v2<'a>(versions: impl Iterator<Item = &'a Version>, release: &str) -> Value {
+    v2_of(
+        versions.map(|version| (version, version.resources())),
+        release,
+    )
+}
+
+/// As [`v2`], of some resources of each version.
+pub fn v2_of<'a, R: IntoIterator<Item = &'a Resource>>(
+    versions: impl IntoIterator<Item = (&'a Version, R)>,
+    release: &str,
+) -> Value {
     let mut paths = Map::new();
     let mut roots = common_types();
     let mut owners = Vec::new();
-    for version in versions {
+    for (version, resources) in versions {
         owners.push((version.group(), version.name()));
         paths.insert(
             path::root(version.group(), version.name()),
             operation::resource_list(version, Dialect::V2),
         );
-        for resource in version.resources() {
+        for resource in resources {
             add_resource(resource, Dialect::V2, &mut paths, &mut roots);
         }
     }
