@@ -107,8 +107,8 @@ struct Shared {
     /// The same for the task of a clock in a runtime.
     changed_task: Notify,
     source: Source,
-    /// The right to do due work and to move the time. Held while work runs, and never waited for by the thread that
-    /// holds it: `driver` of the state names that thread.
+    /// The right to do due work and to move the time. Held while work runs, before `state` and all locks of that work, and
+    /// never waited for by the thread that holds it: `driver` of the state names that thread.
     driving: Mutex<()>,
     /// The time of the source at which the clock was created.
     created: Instant,

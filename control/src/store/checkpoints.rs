@@ -18,6 +18,7 @@ const NAME_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Checkpoints {
     memory: Memory,
+    /// Held for a look or a change, before `Memory::used`.
     by_name: Mutex<BTreeMap<String, Checkpoint>>,
 }
 

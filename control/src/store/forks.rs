@@ -56,6 +56,7 @@ pub struct ForkInfo {
 
 #[derive(Debug, Default)]
 pub(super) struct Forks {
+    /// Held for a look, a change or a list, in which forks name their ports. Forks end without it.
     state: Mutex<State>,
 }
 

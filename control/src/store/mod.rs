@@ -73,7 +73,7 @@ pub(crate) struct Stores {
     forks: Forks,
     /// One permit for each dump.
     dumps: Arc<Semaphore>,
-    /// Held for one replacement of the store.
+    /// Held for one replacement of the store, before the locks of the target and of engines.
     replacing: Mutex<()>,
 }
 

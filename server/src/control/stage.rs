@@ -35,7 +35,7 @@ struct Inner {
     interceptor: Interceptor,
     /// A leaf lock: held to copy or replace the pointer.
     current: RwLock<Arc<StagedNode>>,
-    /// Held for one replacement, before `current`.
+    /// Held for one replacement, before `current`. It wakes the tasks of streams, and logs a line.
     replacing: Mutex<()>,
     /// Stops the server.
     shutdown: Shutdown,
