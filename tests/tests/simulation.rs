@@ -1,7 +1,8 @@
 //! A server and stock clients in a simulated network: two candidates elect a leader through partitions.
 //!
-//! Everything runs in one thread with simulated time. A seed decides the latencies, the partitions and when a leader
+//! Everything runs in one thread with simulated time. A seed decides the latencies, the partitions, the faults and when a leader
 //! resigns, so that a failure can be repeated: `REVSTORE_SIMULATION_SEED=17 cargo test -p revstore-tests --test simulation`.
+//! Each seed runs twice: all that happens must be the same, at the same times.
 
 use std::{
     collections::BTreeSet,
@@ -16,9 +17,12 @@ use std::{
 use etcd_client::{Channel, Client, EventType, LeaderKey, LeaseGrantOptions, ResignOptions};
 use http::Uri;
 use hyper_util::rt::TokioIo;
-use revstore::Server;
+use revstore::{
+    ClockMode, InProcess, Server,
+    control::fault::{self, Action, Preset, Rule, Selector, Trigger},
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tonic::transport::Endpoint;
+use tonic::{Code, transport::Endpoint};
 use tower_service::Service;
 use turmoil::net::{TcpListener, TcpStream};
 
@@ -65,12 +69,19 @@ type Term = (Duration, Duration, &'static str);
 type Terms = Arc<Mutex<Vec<Term>>>;
 
 #[test]
-fn at_most_one_candidate_is_leader_through_partitions() {
+fn at_most_one_candidate_is_leader_through_partitions_and_faults_and_a_seed_repeats_all_of_it() {
     let mut leaders = BTreeSet::new();
     let mut traces = BTreeSet::new();
-    for seed in seeds() {
+    let seeds = seeds();
+    let count = seeds.len();
+    for seed in seeds {
         let (trace, terms) = simulate(seed);
         check_terms(seed, &terms);
+        assert_eq!(
+            simulate(seed),
+            (trace.clone(), terms.clone()),
+            "seed {seed}"
+        );
         leaders.extend(terms.iter().map(|(_, _, candidate)| *candidate));
         traces.insert(trace);
     }
@@ -80,18 +91,7 @@ fn at_most_one_candidate_is_leader_through_partitions() {
             CANDIDATES.len(),
             "each candidate was leader for some seed"
         );
-        assert!(
-            traces.len() as u64 > SEEDS / 2,
-            "{} different runs",
-            traces.len()
-        );
-    }
-}
-
-#[test]
-fn a_seed_repeats_all_events_at_the_same_times() {
-    for seed in [1, 2, 3, 4, 5] {
-        assert_eq!(simulate(seed), simulate(seed), "seed {seed}");
+        assert!(traces.len() > count / 2, "{} different runs", traces.len());
     }
 }
 
@@ -114,8 +114,11 @@ fn simulate(seed: u64) -> (Vec<Entry>, Vec<Term>) {
         .max_message_latency(8 * TICK)
         .enable_random_order()
         .build();
-    network.host("etcd", || async {
-        let server = Server::in_process()?;
+    network.host("etcd", move || async move {
+        let server = Server::builder()
+            .control(ClockMode::System)
+            .start_in_process()?;
+        add_faults(&server, seed)?;
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).await?;
         loop {
             let (stream, _) = listener.accept().await?;
@@ -142,6 +145,31 @@ fn simulate(seed: u64) -> (Vec<Entry>, Vec<Term>) {
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let terms = terms.lock().expect("no panic").clone();
     (trace.entries(), terms)
+}
+
+/// Adds the faults that a seed decides: lost keep-alives, and calls that fail before or after they are executed.
+fn add_faults(server: &InProcess, seed: u64) -> Result<(), Failure> {
+    let failure = || Action::Preset(Preset::LeaderChanged);
+    let lost = Action::ErrorAfter(fault::Failure::new(Code::Unavailable, "lost"));
+    let faults = [
+        ("LeaseKeepAlive", 0.1, Action::LoseKeepAlive),
+        ("LeaseGrant", 0.1, failure()),
+        ("Campaign", 0.1, failure()),
+        ("Campaign", 0.1, lost),
+        ("Resign", 0.2, failure()),
+    ];
+    let control = server.control().ok_or("control is on")?;
+    for (method, probability, action) in faults {
+        control.add_fault(Rule {
+            selector: Selector {
+                methods: vec![method.to_owned()],
+                ..Selector::default()
+            },
+            trigger: Trigger::Probability { probability, seed },
+            action,
+        })?;
+    }
+    Ok(())
 }
 
 /// Two terms of different candidates never overlap, and there is a leader for most of the time.
