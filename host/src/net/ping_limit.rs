@@ -2,7 +2,8 @@
 //!
 //! A connection with too many pings is closed with a GOAWAY frame: code `ENHANCE_YOUR_CALM`, debug data
 //! `too_many_pings`. The HTTP/2 library acknowledges pings and does not report them. So this layer inspects
-//! the frame headers between the socket and the library. It neither changes nor copies the bytes.
+//! the frame headers between the socket and the library. It neither changes nor copies the bytes, except after a shutdown
+//! (`late_frames`).
 //!
 //! The rules are those of grpc-go. A ping within the minimum time after the previous one is a strike. While
 //! no stream is open, the minimum time is 2 hours. The first ping after the server has sent headers or data
@@ -11,6 +12,7 @@
 use std::{
     collections::HashSet,
     io,
+    mem::MaybeUninit,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -21,8 +23,11 @@ use tokio::{
     time::Instant,
 };
 
-use super::http2::frame::{
-    ACK, DATA, END_STREAM, FrameHeader, FrameReader, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
+use super::http2::{
+    frame::{
+        ACK, DATA, END_STREAM, FrameHeader, FrameReader, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
+    },
+    late_frames::{LateFrames, SHUTDOWN_PING},
 };
 
 /// The maximum number of strikes. The next strike closes the connection.
@@ -38,6 +43,9 @@ const TOO_MANY_PINGS: [u8; 14] = *b"too_many_pings";
 /// The length of the payload of the GOAWAY frame: last stream, error code, debug data.
 const GOAWAY_PAYLOAD_BYTES: u32 = 4 + 4 + 14;
 
+/// The number of bytes that are read at a time after a shutdown.
+const LATE_READ_BYTES: usize = 4 * 1024;
+
 /// A transport that is closed with GOAWAY when the client sends too many pings.
 #[derive(Debug)]
 pub(crate) struct PingLimit<T> {
@@ -48,6 +56,19 @@ pub(crate) struct PingLimit<T> {
     pings: PingCounter,
     /// The bytes of the GOAWAY frame that are not written yet; `None` while the limit is not exceeded.
     goaway: Option<Vec<u8>>,
+    /// The bytes of an acknowledgement that have arrived, until all have.
+    acknowledged: Option<Vec<u8>>,
+    /// After the acknowledgement of a shutdown.
+    late: Option<Box<LateFrames>>,
+}
+
+/// What a frame of the client means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received {
+    Frame,
+    TooManyPings,
+    /// A ping of the server is acknowledged.
+    Acknowledgement,
 }
 
 /// The protocol of the client.
@@ -70,10 +91,14 @@ impl<T> PingLimit<T> {
             sent: FrameReader::default(),
             pings: PingCounter::new(min_time),
             goaway: None,
+            acknowledged: None,
+            late: None,
         }
     }
 
-    fn inspect_received(&mut self, mut bytes: &[u8]) {
+    /// Looks at the next bytes of the client. Returns the number of those behind the acknowledgement of a shutdown, if it
+    /// is among them.
+    fn inspect_received(&mut self, mut bytes: &[u8]) -> Option<usize> {
         if let Protocol::Unknown(missing) = self.protocol {
             let length = missing.len().min(bytes.len());
             let (seen, rest) = bytes.split_at(length);
@@ -85,15 +110,42 @@ impl<T> PingLimit<T> {
             };
         }
         if !matches!(self.protocol, Protocol::Http2) || self.goaway.is_some() {
-            return;
+            return None;
         }
-        let (pings, mut too_many) = (&mut self.pings, false);
+        let mut late = self.acknowledged(bytes);
+        let mut too_many = false;
         while let Some(header) = self.received.next(&mut bytes) {
-            too_many |= pings.received(header);
+            match self.pings.received(header) {
+                Received::Frame => {}
+                Received::TooManyPings => too_many = true,
+                Received::Acknowledgement => {
+                    self.acknowledged = Some(Vec::new());
+                    late = late.or_else(|| self.acknowledged(bytes));
+                }
+            }
         }
         if too_many {
             self.goaway = Some(self.pings.goaway());
         }
+        late
+    }
+
+    /// Looks at the rest of an acknowledgement, which `bytes` begin with. Returns the number of bytes behind it if it is that
+    /// of a shutdown.
+    fn acknowledged(&mut self, bytes: &[u8]) -> Option<usize> {
+        let payload = self.acknowledged.as_mut()?;
+        let missing = SHUTDOWN_PING.len() - payload.len();
+        let (arrived, rest) = bytes.split_at(missing.min(bytes.len()));
+        payload.extend_from_slice(arrived);
+        if payload.len() < SHUTDOWN_PING.len() {
+            return None;
+        }
+        let payload = self.acknowledged.take();
+        if self.late.is_some() || payload.as_deref() != Some(&SHUTDOWN_PING) {
+            return None;
+        }
+        self.late = Some(Box::new(LateFrames::after(self.pings.last_stream)));
+        Some(rest.len())
     }
 
     fn inspect_sent(&mut self, mut bytes: &[u8]) {
@@ -126,6 +178,33 @@ impl<T: AsyncWrite + Unpin> PingLimit<T> {
     }
 }
 
+impl<T: AsyncRead + Unpin> PingLimit<T> {
+    /// Like `poll_read`, after a shutdown.
+    fn poll_read_late(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        while buffer.filled().len() == before {
+            let kept = self.late.as_ref().map_or(0, |late| late.kept());
+            // Readers have room for more than a frame header.
+            let room = buffer.remaining().saturating_sub(kept);
+            let mut bytes = [MaybeUninit::uninit(); LATE_READ_BYTES];
+            let mut input = ReadBuf::uninit(&mut bytes[..room.min(LATE_READ_BYTES)]);
+            ready!(Pin::new(&mut self.transport).poll_read(context, &mut input))?;
+            self.inspect_received(input.filled());
+            let Some(late) = &mut self.late else { break };
+            if input.filled().is_empty() {
+                late.release(buffer);
+                break;
+            }
+            late.filter(input.filled(), buffer);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<T: AsyncRead + Unpin> AsyncRead for PingLimit<T> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -133,9 +212,19 @@ impl<T: AsyncRead + Unpin> AsyncRead for PingLimit<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if this.late.is_some() {
+            return this.poll_read_late(context, buffer);
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.transport).poll_read(context, buffer))?;
-        this.inspect_received(&buffer.filled()[before..]);
+        if let Some(count) = this.inspect_received(&buffer.filled()[before..])
+            && let Some(late) = &mut this.late
+        {
+            let end = buffer.filled().len() - count;
+            let bytes = buffer.filled()[end..].to_vec();
+            buffer.set_filled(end);
+            late.filter(&bytes, buffer);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -219,8 +308,8 @@ impl PingCounter {
         }
     }
 
-    /// Records a frame of the client. Returns true if there were too many pings.
-    fn received(&mut self, header: FrameHeader) -> bool {
+    /// Records a frame of the client.
+    fn received(&mut self, header: FrameHeader) -> Received {
         match header.kind {
             HEADERS if header.stream > self.last_stream => {
                 self.last_stream = header.stream;
@@ -229,10 +318,11 @@ impl PingCounter {
             RST_STREAM => {
                 self.streams.remove(&header.stream);
             }
-            PING if header.flags & ACK == 0 => return self.received_ping(Instant::now()),
+            PING if header.flags & ACK != 0 => return Received::Acknowledgement,
+            PING if self.received_ping(Instant::now()) => return Received::TooManyPings,
             _ => {}
         }
-        false
+        Received::Frame
     }
 
     /// Records a frame of the server.
@@ -336,9 +426,12 @@ mod tests {
         let mut pings = PingCounter::new(5 * SECOND);
         pings.received(header(HEADERS, 0, 1));
         for _ in 0..100 {
-            assert!(!pings.received(header(PING, 0, 0)));
-            assert!(!pings.received(header(PING, 0, 0)));
-            assert!(!pings.received(header(PING, ACK, 0)));
+            assert_eq!(pings.received(header(PING, 0, 0)), Received::Frame);
+            assert_eq!(pings.received(header(PING, 0, 0)), Received::Frame);
+            assert_eq!(
+                pings.received(header(PING, ACK, 0)),
+                Received::Acknowledgement
+            );
             pings.sent(header(DATA, 0, 1));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`Http2Connection`] accepts requests, `exchange` sends the response to each, `intake` holds their bodies, and
 //! `keepalive` pings the client. `authority` rewrites requests that the library would refuse, by means of `hpack` and
-//! `frame`.
+//! `frame`, and `late_frames` drops those after a shutdown at which the library would end the connection.
 
 mod authority;
 mod exchange;
@@ -10,6 +10,7 @@ pub(super) mod frame;
 mod hpack;
 mod intake;
 mod keepalive;
+pub(super) mod late_frames;
 #[cfg(test)]
 mod tests;
 

@@ -21,15 +21,14 @@ use super::*;
 use crate::net::{
     connection::{self, ConnectionError, MakeService, Security, Serving},
     http2::frame::{
-        ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADERS, PREFACE,
-        RST_STREAM,
+        ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHeader, GOAWAY, HEADERS, PING,
+        PREFACE, RST_STREAM, WINDOW_UPDATE,
     },
     transport::Transport,
 };
 
 // Further types of frames.
 const SETTINGS: u8 = 4;
-const WINDOW_UPDATE: u8 = 8;
 
 /// `:method: POST`, `:scheme: http`, `:path: /`, from the static table.
 const REQUEST: &[u8] = &[0x83, 0x86, 0x84];
@@ -61,6 +60,17 @@ fn server<M: MakeService>(
     DuplexStream,
     impl Future<Output = Result<(), ConnectionError>>,
 ) {
+    server_until(make_service, socket_bytes, pending())
+}
+
+fn server_until<M: MakeService>(
+    make_service: M,
+    socket_bytes: usize,
+    shutdown: impl Future<Output = ()>,
+) -> (
+    DuplexStream,
+    impl Future<Output = Result<(), ConnectionError>>,
+) {
     let (client, server) = tokio::io::duplex(socket_bytes);
     let serving = Serving {
         options: HttpOptions::new(),
@@ -68,7 +78,7 @@ fn server<M: MakeService>(
         make_service,
     };
     let transport = Transport::Boxed(Box::new(server));
-    let end = connection::serve(transport, Arc::new(serving), None, pending());
+    let end = connection::serve(transport, Arc::new(serving), None, shutdown);
     (client, end)
 }
 
@@ -304,4 +314,86 @@ async fn li_12_requests_with_a_url_as_their_authority_are_answered() {
             .iter()
             .all(|(kind, _)| ![RST_STREAM, GOAWAY].contains(kind))
     );
+}
+
+/// Reads the next frame of the server: its header and its payload.
+async fn next_frame(client: &mut DuplexStream) -> (FrameHeader, Vec<u8>) {
+    let mut header = [0; FrameHeader::BYTES];
+    client.read_exact(&mut header).await.unwrap();
+    let header = FrameHeader::parse(header);
+    let mut payload = vec![0; header.length as usize];
+    client.read_exact(&mut payload).await.unwrap();
+    (header, payload)
+}
+
+/// A client writes a request behind the acknowledgement of a shutdown, before it knows of the last GOAWAY. The library once
+/// ended the connection with PROTOCOL_ERROR at the window update, and the request that was under way was lost.
+#[tokio::test]
+async fn a_request_behind_the_acknowledgement_of_a_shutdown_ends_no_other() {
+    // In pieces of all sizes: the frames that matter have 57 bytes.
+    for size in (1..=57).chain([SOCKET_BYTES]) {
+        let (answer, answered) = oneshot::channel::<()>();
+        let (shut_down, shutdown) = oneshot::channel::<()>();
+        let first = Arc::new(parking_lot::Mutex::new(Some((shut_down, answered))));
+        let respond = move |_| {
+            let first = first.lock().take();
+            async move {
+                // The shutdown begins while the first request is under way.
+                if let Some((shut_down, answered)) = first {
+                    shut_down.send(()).unwrap();
+                    answered.await.unwrap();
+                }
+                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+            }
+        };
+        let make_service = move |_| service_fn(respond.clone());
+        let (mut client, served) = server_until(make_service, SOCKET_BYTES, async {
+            shutdown.await.unwrap();
+        });
+        let talking = async move {
+            let request = |stream| frame(HEADERS, END_STREAM | END_HEADERS, stream, REQUEST);
+            let bytes = [opening(), request(1)].concat();
+            client.write_all(&bytes).await.unwrap();
+            let ping = loop {
+                match next_frame(&mut client).await {
+                    (header, payload) if header.kind == PING => break payload,
+                    (header, _) => assert_ne!(header.kind, HEADERS),
+                }
+            };
+            assert_eq!(ping, late_frames::SHUTDOWN_PING);
+            let update = |stream| frame(WINDOW_UPDATE, 0, stream, &1_u32.to_be_bytes());
+            let bytes = [
+                frame(PING, ACK, 0, &ping),
+                request(3),
+                update(3),
+                update(0),
+                update(1),
+            ]
+            .concat();
+            for piece in bytes.chunks(size) {
+                client.write_all(piece).await.unwrap();
+                // The server reads it.
+                tokio::task::yield_now().await;
+            }
+            let mut answer = Some(answer);
+            loop {
+                let (header, payload) = next_frame(&mut client).await;
+                match header.kind {
+                    GOAWAY => {
+                        assert_eq!(payload[4..8], [0; 4], "in pieces of {size}");
+                        // The last one.
+                        if payload[..4] == 1_u32.to_be_bytes()
+                            && let Some(answer) = answer.take()
+                        {
+                            answer.send(()).unwrap();
+                        }
+                    }
+                    HEADERS => break assert_eq!(header.stream, 1),
+                    _ => {}
+                }
+            }
+        };
+        let (served, ()) = tokio::join!(served, talking);
+        served.unwrap();
+    }
 }
