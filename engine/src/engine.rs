@@ -615,6 +615,40 @@ impl Engine {
         self.store.lock_sequencer().map(drop)
     }
 
+    /// Lets all writes fail from now on, with [`WriteError::Ended`], and returns the revision of the last one: for a program
+    /// that replaces this store by one that continues at that revision. Leases no longer expire. Reads, watches and
+    /// compactions continue, and [`resume_writes`](Self::resume_writes) ends it.
+    ///
+    /// ```
+    /// use revstore_engine::{Engine, PutError, WriteError};
+    /// let engine = Engine::builder().build();
+    /// let last = engine.put("color", "red")?.revision;
+    /// assert_eq!(engine.end_writes(), last);
+    /// assert_eq!(engine.put("color", "blue"), Err(PutError::Refused(WriteError::Ended)));
+    /// engine.resume_writes();
+    /// engine.put("color", "blue")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn end_writes(&self) -> Revision {
+        let mut sequencer = self.store.sequencer.lock();
+        sequencer.refusal.get_or_insert(WriteError::Ended);
+        self.store.current.load()
+    }
+
+    /// Takes writes again after [`end_writes`](Self::end_writes), and lets leases expire that are due.
+    pub fn resume_writes(&self) {
+        let resumed = self
+            .store
+            .sequencer
+            .lock()
+            .refusal
+            .take_if(|it| *it == WriteError::Ended);
+        if resumed.is_some() {
+            self.store.lessor.resume_expiry();
+            self.store.clock.recheck();
+        }
+    }
+
     /// Returns the number of steps of long writes and of their deliveries to watches since the engine was
     /// created. A step is 256 keys or changes; shorter writes have none. The number grows while such a write
     /// makes progress. One atomic read.

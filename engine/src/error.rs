@@ -34,6 +34,9 @@ pub enum WriteError {
     /// become visible with the next revision, so there is none.
     #[error("an earlier write failed in the middle of its changes; the store refuses writes")]
     Damaged,
+    /// The writes were ended by [`Engine::end_writes`](crate::Engine::end_writes), because another store replaces this one.
+    #[error("another store replaces this one, which refuses writes")]
+    Ended,
     /// The current revision is the last one that a store can have, [`Revision::LAST`].
     #[error("the store has reached its last revision")]
     RevisionsExhausted,

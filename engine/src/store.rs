@@ -96,8 +96,8 @@ impl Store {
         &self,
     ) -> Result<(MutexGuard<'_, Sequencer>, Revision), WriteError> {
         let mut sequencer = self.sequencer.lock();
-        if sequencer.is_damaged {
-            return Err(WriteError::Damaged);
+        if let Some(refusal) = sequencer.refusal {
+            return Err(refusal);
         }
         // I1: read under the lock, so that no two writers continue from the same revision.
         let current = self.current.load();
@@ -120,9 +120,10 @@ impl Store {
 /// The state that the sequencer guards besides the right to change the store.
 #[derive(Debug, Default)]
 pub(crate) struct Sequencer {
-    /// Whether a writer ended between its first change and publishing. The records of that writer
-    /// are stored under the next revision, which must therefore never be published.
-    pub(crate) is_damaged: bool,
+    /// Why there are no further writes. [`WriteError::Damaged`] stays: a writer ended between its first change and
+    /// publishing. The records of that writer are stored under the next revision, which must therefore never be
+    /// published.
+    pub(crate) refusal: Option<WriteError>,
 }
 
 /// The number of keys and changes of a write, or of its delivery, that make one step of progress.

@@ -318,6 +318,7 @@ impl From<WriteError> for EtcdError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Damaged => Self::Corrupt,
+            WriteError::Ended => Self::Stopped,
             WriteError::RevisionsExhausted => Self::NoSpace,
         }
     }

@@ -176,17 +176,22 @@ impl Stores {
         target.check_replaceable()?;
         let old = target.engine();
         let builder = old.to_builder();
-        let builder = if keep_revision {
-            let current = old.current_revision();
-            let kept = builder.start_revision(current);
-            kept.map_err(|error| ControlError::Refused(error.to_string()))?
-        } else {
-            builder
+        let ended = keep_revision.then(|| EndedWrites::of(&old));
+        let builder = match &ended {
+            Some(ended) => {
+                let kept = builder.start_revision(ended.last);
+                kept.map_err(|error| ControlError::Refused(error.to_string()))?
+            }
+            None => builder,
         };
         target.replace(Frozen {
             engine: builder.build(),
             node: None,
-        })
+        })?;
+        if let Some(ended) = ended {
+            ended.keep();
+        }
+        Ok(())
     }
 
     /// Makes the next write get at least this revision.
@@ -244,6 +249,32 @@ impl Stores {
             return Ok(());
         }
         Err(ControlError::NoSuchCopy(id.to_owned()))
+    }
+}
+
+/// The end of the writes of a store that is being replaced, so that no client gets a revision that the new store uses again.
+/// Unless it is kept, the store takes writes again.
+struct EndedWrites<'a> {
+    engine: &'a Engine,
+    /// The revision of the last write.
+    last: Revision,
+}
+
+impl<'a> EndedWrites<'a> {
+    fn of(engine: &'a Engine) -> Self {
+        let last = engine.end_writes();
+        Self { engine, last }
+    }
+
+    /// Leaves the store without writes, as it was replaced.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for EndedWrites<'_> {
+    fn drop(&mut self) {
+        self.engine.resume_writes();
     }
 }
 

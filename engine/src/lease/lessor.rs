@@ -382,6 +382,11 @@ impl Lessor {
         self.leases.lock().is_expiry_stopped = true;
     }
 
+    /// Lets leases expire again, in a store that takes writes again.
+    pub(crate) fn resume_expiry(&self) {
+        self.leases.lock().is_expiry_stopped = false;
+    }
+
     /// Returns the lease with the earliest expiry, if it has expired.
     fn first_expired(&self, now: Duration) -> Option<LeaseId> {
         self.leases.lock().first_expired(now)

@@ -182,7 +182,7 @@ impl Drop for Writer<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.changes > 0 {
-            self.sequencer.is_damaged = true;
+            self.sequencer.refusal = Some(WriteError::Damaged);
         }
     }
 }

@@ -282,7 +282,7 @@ impl Hub {
         let mut registry = self.registry.lock();
         registry.notified.retain(|channel| {
             let channel = channel.upgrade();
-            channel.is_some_and(|channel| !channel.queue.lock().is_empty())
+            channel.is_some_and(|channel| !channel.queue.lock().items.is_empty())
         });
         registry.notified.is_empty()
     }

@@ -179,3 +179,33 @@ async fn watch_one_history(channel: Channel, shared: &Shared) {
         }
     }
 }
+
+#[test]
+fn a_reset_that_keeps_the_revision_uses_no_revision_again() {
+    let server = Server::builder().control(ClockMode::Manual);
+    let server = server.start().unwrap();
+    let control = server.control().unwrap();
+    for _ in 0..20 {
+        let engine = server.engine();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (begun_sender, begun) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn({
+            let is_over = is_over.clone();
+            move || {
+                let mut last = engine.current_revision();
+                while !is_over.load(Ordering::Relaxed)
+                    && let Ok(put) = engine.put("key", "value")
+                {
+                    last = put.revision;
+                    // An error means that nobody waits any longer.
+                    let _ = begun_sender.send(());
+                }
+                last
+            }
+        });
+        begun.recv().unwrap();
+        let kept = control.reset(true).unwrap().revision;
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(writer.join().unwrap(), kept);
+    }
+}
