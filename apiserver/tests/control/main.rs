@@ -7,4 +7,7 @@ mod faults;
 mod fixture;
 mod history;
 mod store;
+#[path = "../../../server/tests/server/ctl/table.rs"]
+mod table;
+mod verbs;
 mod watches;
