@@ -3,6 +3,7 @@
 use std::fmt;
 
 use revstore_watch_cache::registry::JsonObject;
+use serde_json::Value;
 
 use crate::catalog::autoscaler;
 
@@ -192,7 +193,7 @@ fn device_to_shown(device: &mut JsonObject) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
