@@ -188,7 +188,7 @@ impl Stage {
     /// Returns when new requests are served by the new front, whose store has the objects of a fresh server. The watches
     /// of the old one end at once, after the events that they had, and its connections when their requests have ended,
     /// or after [`GRACE_PERIOD`].
-    pub(super) fn replace(&self, engine: Engine, is_fresh: bool) -> Result<(), ControlError> {
+    pub(super) fn replace(&self, engine: &Engine, is_fresh: bool) -> Result<(), ControlError> {
         let inner = &*self.inner;
         let mut etcd = inner.etcd.lock();
         if inner.is_ended.load(Ordering::Relaxed) {
@@ -218,7 +218,7 @@ impl Stage {
             }
         });
         if let Some(etcd) = &mut *etcd {
-            etcd.replace(&engine).map_err(|error| {
+            etcd.replace(engine).map_err(|error| {
                 let message = format!(
                     "the store is replaced, but not served over etcd's API until it is replaced again: {error}"
                 );

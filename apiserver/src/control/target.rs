@@ -82,7 +82,7 @@ impl Target for FrontTarget {
 
     fn replace(&self, frozen: Frozen) -> Result<(), ControlError> {
         self.check_store()?;
-        self.stage.replace(frozen.engine, frozen.node.is_none())
+        self.stage.replace(&frozen.engine, frozen.node.is_none())
     }
 
     fn write_dump(

@@ -230,24 +230,24 @@ impl LiveWatch {
 
     /// Sets the timer to the earliest due time.
     fn arm(&mut self, watched: &Watched) {
-        let times = WatchTimes {
+        let awaited = WatchTimes {
             bookmark: self.next_bookmark,
             end: self.deadline,
             failure: self.future_deadline,
         };
-        let due = times.first();
+        let due = awaited.first();
         let timers = &watched.resource.shared.timers;
         // A timer that has fired is no longer set.
         let is_set =
-            self.armed.unwrap_or_default() == times && due.is_none_or(|due| due > timers.now());
+            self.armed.unwrap_or_default() == awaited && due.is_none_or(|due| due > timers.now());
         if !is_set {
             if let Some(armed) = self.armed.and_then(|armed| armed.first()) {
                 timers.clear(armed, &watched.waiter);
             }
             if let Some(due) = due {
-                timers.set(due, &watched.waiter, TimedWork::Watch(times));
+                timers.set(due, &watched.waiter, TimedWork::Watch(awaited));
             }
-            self.armed = due.map(|_| times);
+            self.armed = due.map(|_| awaited);
         }
     }
 

@@ -249,12 +249,12 @@ mod tests {
         let second = Duration::from_secs(1);
         let watch = Arc::new(Waiter::new());
         watch.set_number(7);
-        let times = WatchTimes {
+        let awaited = WatchTimes {
             bookmark: Some(2 * second),
             end: Some(9 * second),
             failure: None,
         };
-        timers.set(2 * second, &watch, TimedWork::Watch(times));
+        timers.set(2 * second, &watch, TimedWork::Watch(awaited));
         let mut sleep = pin!(timers.sleep_until(3 * second, "compaction"));
         let mut context = Context::from_waker(Waker::noop());
         assert!(sleep.as_mut().poll(&mut context).is_pending());
@@ -275,7 +275,7 @@ mod tests {
         assert!(timers.is_settled());
         clock.advance(2 * second);
         assert!(!timers.is_settled());
-        timers.set(9 * second, &watch, TimedWork::Watch(times));
+        timers.set(9 * second, &watch, TimedWork::Watch(awaited));
         assert!(timers.is_settled());
         clock.advance(second);
         let Poll::Ready(armed) = sleep.as_mut().poll(&mut context) else {

@@ -66,8 +66,8 @@ pub(in crate::control) struct WatchBody {
     /// The first response of the stream, whose header is that of all.
     header: Bytes,
     outcome: Option<Outcome>,
-    /// The rule that has cut the stream, if one has.
-    cut: Option<Option<RuleId>>,
+    /// What has cut the stream.
+    cut: Option<Cause>,
     /// Dropped last.
     node: Option<Arc<StagedNode>>,
 }
@@ -91,8 +91,8 @@ struct OpenWatch {
     hold: Option<Removal>,
     /// Whether further fragments of the last response that was sent follow.
     is_in_fragments: bool,
-    /// Whether it is canceled after them, and the rule that wants it.
-    is_canceled_next: Option<Option<RuleId>>,
+    /// What cancels it after them.
+    is_canceled_next: Option<Cause>,
     since: Instant,
 }
 
@@ -102,6 +102,22 @@ struct Response {
     /// The message with its prefix.
     bytes: Bytes,
     info: WatchResponseInfo,
+}
+
+/// What has cut a stream, or canceled a watch.
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Command,
+    Rule(RuleId),
+}
+
+impl Cause {
+    fn rule(self) -> Option<RuleId> {
+        match self {
+            Self::Command => None,
+            Self::Rule(rule) => Some(rule),
+        }
+    }
 }
 
 impl OpenWatch {
@@ -149,7 +165,7 @@ impl WatchBody {
         let mut canceled = Vec::new();
         for (id, open) in &mut self.watches {
             if open.watch.take_cut() {
-                self.cut = Some(None);
+                self.cut = Some(Cause::Command);
                 return Some(cut());
             }
             if open.watch.take_cancel() {
@@ -160,7 +176,7 @@ impl WatchBody {
             }
         }
         for id in canceled {
-            self.cancel(id, None);
+            self.cancel(id, Cause::Command);
         }
         None
     }
@@ -238,12 +254,12 @@ impl WatchBody {
     }
 
     /// Cancels a watch as if its revision had been compacted, by a command or a rule.
-    fn cancel(&mut self, id: i64, rule: Option<RuleId>) {
+    fn cancel(&mut self, id: i64, cause: Cause) {
         let Some(open) = self.watches.get_mut(&id) else {
             return;
         };
         if open.is_in_fragments {
-            open.is_canceled_next = Some(rule);
+            open.is_canceled_next = Some(cause);
             return;
         }
         let compacted = self.call.engine.current_revision().0;
@@ -252,7 +268,7 @@ impl WatchBody {
         self.canceled.insert(id);
         // Before the client can know that the id is free.
         self.call.inject(intercept::cancel_request(id));
-        self.remove(id, EndReason::Compacted, rule);
+        self.remove(id, EndReason::Compacted, cause.rule());
     }
 
     /// Removes a watch that has ended.
@@ -307,8 +323,8 @@ impl WatchBody {
             open.position = open.position.max(sent);
             open.watch.sent(sent);
             self.call.record_progress(open.watch.id(), sent);
-            if let Some(rule) = open.is_canceled_next.take() {
-                self.cancel(id, rule);
+            if let Some(cause) = open.is_canceled_next.take() {
+                self.cancel(id, cause);
             }
         }
     }
@@ -472,11 +488,11 @@ impl WatchBody {
                     open.watch.set_held_by_rule(true);
                 }
                 Some((rule, Action::Cut)) => {
-                    self.cut = Some(Some(rule));
+                    self.cut = Some(Cause::Rule(rule));
                     return Some(cut());
                 }
                 Some((rule, Action::CancelCompacted)) => {
-                    self.cancel(info.watch_id, Some(rule));
+                    self.cancel(info.watch_id, Cause::Rule(rule));
                     return None;
                 }
                 _ => {}
@@ -502,8 +518,8 @@ impl WatchBody {
 
     /// Returns why the stream has ended, and the rule that has ended it.
     fn end_reason(&self, outcome: Option<&Outcome>) -> (EndReason, Option<RuleId>) {
-        if let Some(rule) = self.cut {
-            return (EndReason::Cut, rule);
+        if let Some(cause) = self.cut {
+            return (EndReason::Cut, cause.rule());
         }
         let is_replaced = self.node.as_ref().is_some_and(|node| node.is_replaced());
         let reason = if is_replaced {
