@@ -171,6 +171,13 @@ fn position_of(key: &[u8]) -> Option<(Position, bool)> {
     (revision >= 0).then_some((position, is_tombstone))
 }
 
+/// A version without a key: the store was raised to its revision.
+#[derive(Clone, Copy, Debug)]
+struct Skip {
+    to: Revision,
+    offset: u64,
+}
+
 /// A version as etcd stores it.
 #[derive(Debug)]
 struct Stored {
@@ -181,13 +188,16 @@ struct Stored {
 }
 
 impl Stored {
-    /// Decodes a version; `None` for the one without a key that only raises the revision.
-    fn of(pair: Pair<'_>) -> Result<Result<Self, Position>, Found> {
+    /// Decodes a version, or one without a key that only raises the revision.
+    fn of(pair: Pair<'_>) -> Result<Result<Self, Skip>, Found> {
         let invalid = |reason: String| invalid(pair, KEY, &reason);
         let (position, is_tombstone) =
             position_of(pair.key).ok_or_else(|| invalid("a key is no position".to_owned()))?;
         if pair.value.is_empty() && !is_tombstone {
-            return Ok(Err(position));
+            return Ok(Err(Skip {
+                to: position.revision,
+                offset: pair.offset,
+            }));
         }
         let kv = mvccpb::KeyValue::decode(pair.value)
             .map_err(|error| invalid(format!("version {position}: {error}")))?;
@@ -253,7 +263,7 @@ impl<R: Read + Seek> Database<R> {
 
     fn visit_versions(
         &mut self,
-        visit: &mut dyn FnMut(Result<Stored, Position>) -> Result<(), Found>,
+        visit: &mut dyn FnMut(Result<Stored, Skip>) -> Result<(), Found>,
     ) -> Result<(), Found> {
         let place = self.buckets.get(KEY.as_bytes());
         let place = place.ok_or(Found::Whole(Damage::NoBucket(KEY)))?;
@@ -288,9 +298,9 @@ impl<R: Read + Seek> Database<R> {
             let stored = match stored {
                 Ok(stored) => stored,
                 // What `etcdutl snapshot restore --bump-revision` has written.
-                Err(position) if position.revision > restore.current_revision() => {
-                    let skipped = restore.skip_to(position.revision);
-                    return skipped.map_err(|error| Found::Whole(error.into()));
+                Err(Skip { to, offset }) if to > restore.current_revision() => {
+                    let skipped = restore.skip_to(to);
+                    return skipped.map_err(|error| Found::Offset(offset, error.into()));
                 }
                 Err(_) => return Ok(()),
             };

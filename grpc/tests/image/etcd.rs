@@ -454,3 +454,23 @@ fn a_page_outside_of_the_file_is_named_by_what_refers_to_it() {
         format!("offset {}: {outside}", 3 * PAGE)
     );
 }
+
+#[test]
+fn versions_that_no_store_has_are_named_by_their_offset() {
+    let position = |revision: i64| [&revision.to_be_bytes()[..], b"_", &[0; 8]].concat();
+    let error = |revision: i64, value: &[u8]| {
+        let page = bolt::leaf(3, &[(&position(revision), value)], false);
+        refused(&[(b"key", &bolt::root(3))], &[page])
+    };
+    // Behind the header of the page and one element.
+    let offset = 3 * PAGE + 32;
+    assert_eq!(
+        error(i64::MAX, b""),
+        format!("offset {offset}: revision {} follows revision 1", i64::MAX)
+    );
+    let key = "\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02_\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00";
+    assert_eq!(
+        error(2, b"\x18\x03"),
+        format!("offset {offset}: bucket \"key\", key \"{key}\": version 2.0 has revision 3")
+    );
+}
