@@ -202,6 +202,12 @@ impl RpcMethod {
         has_metadata || self.writes_without_revision()
     }
 
+    /// Returns whether requests of the method have a password, which nothing may keep.
+    pub fn has_secrets(&self) -> bool {
+        self.service_id == ServiceId::Auth
+            && matches!(self.name, "Authenticate" | "UserAdd" | "UserChangePassword")
+    }
+
     /// Returns the number of messages in each direction.
     pub fn kind(&self) -> RpcKind {
         self.kind

@@ -1,16 +1,21 @@
 //! The journal: the last requests, and what happened to streams.
 
 mod follower;
+mod kept;
 mod record;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use crate::waker_set::WakerSet;
 
 pub use follower::{Followed, Follower};
+pub use kept::{
+    KEPT_BYTES_MAX, KeptAnswer, KeptBody, KeptHttp, KeptRequest, LeftOut, status_message,
+};
 pub use record::{EndReason, Event, Filter, Outcome, Record};
 
 /// The maximum number of records. The oldest are dropped.
@@ -32,6 +37,9 @@ pub struct Journal {
 struct Shared {
     /// A leaf lock: held to append or to copy records. No waker is called under it.
     ring: Mutex<Ring>,
+    /// The number of replacements of the store. Relaxed: the lock of the server's current store orders a replacement
+    /// before the requests to the new store.
+    stores: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +102,16 @@ impl Journal {
         wakers.for_each(std::task::Waker::wake);
     }
 
+    /// Counts a replacement of the store, so that the requests to the two stores can be told apart.
+    pub fn store_replaced(&self) {
+        self.shared.stores.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of replacements of the store.
+    pub fn store(&self) -> u64 {
+        self.shared.stores.load(Ordering::Relaxed)
+    }
+
     /// Returns the records after the one with this number (0 for all) that pass the filter.
     pub fn read(&self, filter: &Filter, after: u64) -> Page {
         let (kept, dropped, next) = {
@@ -134,5 +152,31 @@ impl Journal {
     /// Returns the number of the last record.
     pub fn last(&self) -> u64 {
         self.shared.ring.lock().last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_requests_count_in_the_memory_of_the_journal() {
+        let journal = Journal::new();
+        let body = vec![0; KEPT_BYTES_MAX];
+        for _ in 0..2 * RECORD_BYTES_MAX / KEPT_BYTES_MAX {
+            let request = KeptRequest {
+                body: KeptBody::copy_of(&body),
+                ..KeptRequest::default()
+            };
+            journal.append(Record {
+                request: Some(Box::new(request)),
+                ..Record::default()
+            });
+            assert!(journal.shared.ring.lock().bytes <= RECORD_BYTES_MAX);
+        }
+        let page = journal.read(&Filter::default(), 0);
+        let kept = RECORD_BYTES_MAX / KEPT_BYTES_MAX;
+        assert!((kept / 2..kept).contains(&page.records.len()));
+        assert_eq!(page.dropped + page.records.len() as u64, page.next);
     }
 }

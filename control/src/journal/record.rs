@@ -6,6 +6,7 @@ use std::time::Duration;
 use revstore_engine::KeyRange;
 use tonic::Code;
 
+use super::KeptRequest;
 use crate::call::{FrontObject, holds, is_named};
 use crate::fault::RuleId;
 
@@ -111,6 +112,8 @@ pub struct Record {
     pub front: Option<Arc<FrontObject>>,
     /// The HTTP status of its answer.
     pub status: Option<u16>,
+    /// The request itself; `None` for events of streams.
+    pub request: Option<Box<KeptRequest>>,
 }
 
 impl Record {
@@ -143,7 +146,9 @@ impl Record {
         let keys: usize = self.keys.iter().map(|it| key_bytes(it) + 96).sum();
         let outcome = self.outcome.as_ref().map_or(0, |it| it.text.len());
         let front = self.front.as_ref().map_or(0, |it| it.bytes());
-        size_of::<Self>() + front + text(&self.client) + text(&self.user) + keys + outcome
+        let request = self.request.as_ref().map_or(0, |it| it.bytes());
+        let texts = text(&self.client) + text(&self.user);
+        size_of::<Self>() + front + texts + keys + outcome + request
     }
 }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use prost::Message;
 use revstore_engine::KeyRange;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::answers::text;
 use super::json;
 use crate::control::Control;
 use crate::error::ControlError;
 use crate::fault::Failure;
-use crate::journal::{Event, Filter, Follower, Journal, Record};
+use crate::journal::{Event, Filter, Follower, Journal, KeptBody, KeptRequest, Outcome, Record};
 use crate::proto;
 
 /// The records of a response, which are made while the client reads them.
@@ -47,6 +47,7 @@ pub(super) fn read(
         journal,
         filter,
         follower,
+        requests: request.requests,
     };
     let records = stream::unfold(reader, async |mut reader| {
         let record = reader.next().await?;
@@ -67,13 +68,19 @@ struct Reader {
     /// The number of missed records that the client does not know of.
     dropped: u64,
     follower: Option<Follower>,
+    /// Whether the client wants the requests.
+    requests: bool,
 }
 
 impl Reader {
     async fn next(&mut self) -> Option<proto::JournalRecord> {
         loop {
             if let Some(record) = self.ready.pop_front() {
-                return Some(message(&record, mem::take(&mut self.dropped)));
+                return Some(message(
+                    &record,
+                    mem::take(&mut self.dropped),
+                    self.requests,
+                ));
             }
             if self.after < self.last {
                 let page = (self.journal).page(&self.filter, self.after, self.last, RECORDS_READY);
@@ -91,7 +98,8 @@ impl Reader {
     }
 }
 
-/// Writes the kept records of the journal as `POST /control/v1/JournalRead` returns them: a JSON object in each line.
+/// Writes the kept records of the journal with their requests, as `POST /control/v1/JournalRead` returns them: a JSON
+/// object in each line.
 ///
 /// # Errors
 /// Those of `to`.
@@ -99,14 +107,15 @@ pub fn write_journal(control: &Control, to: &mut dyn Write) -> io::Result<()> {
     let page = control.journal(&Filter::default(), 0);
     let mut dropped = page.dropped;
     for record in &page.records {
-        let message = message(record, mem::take(&mut dropped)).encode_to_vec();
+        let message = message(record, mem::take(&mut dropped), true).encode_to_vec();
         let line = json::response_line("JournalRead", message.into());
         to.write_all(&line.map_err(io::Error::other)?)?;
     }
     to.flush()
 }
 
-fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
+/// Returns the message of a record, with its request if that is wanted.
+pub(crate) fn message(record: &Record, dropped: u64, requests: bool) -> proto::JournalRecord {
     let shared = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
     let keys = record.keys.iter().map(|range| {
         let (key, range_end) = match range {
@@ -117,14 +126,8 @@ fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
         };
         proto::KeyRange { key, range_end }
     });
-    let (code, error) = match &record.outcome {
-        None => (String::new(), String::new()),
-        Some(outcome) => {
-            let name = Failure::new(outcome.code, "");
-            let name = name.to_string().trim_end_matches(':').to_owned();
-            (name, outcome.text.clone())
-        }
-    };
+    let (code, error) = texts(record.outcome.as_ref());
+    let request = record.request.as_ref().filter(|_| requests);
     let front = record.front.as_deref().cloned().unwrap_or_default();
     proto::JournalRecord {
         revision: record.revision.unwrap_or_default(),
@@ -157,5 +160,46 @@ fn message(record: &Arc<Record>, dropped: u64) -> proto::JournalRecord {
         reason: record
             .reason
             .map_or_else(String::new, |it| it.name().to_owned()),
+        request: request.map(|it| request_message(it)),
     }
+}
+
+fn request_message(request: &KeptRequest) -> proto::JournalRequest {
+    let (body, left_out) = match &request.body {
+        KeptBody::Kept(body) => (body.clone(), ""),
+        KeptBody::LeftOut(reason) => (bytes::Bytes::new(), reason.as_str()),
+    };
+    let answer = request.answer.as_ref();
+    let (code, error) = texts(answer.map(|it| &it.outcome));
+    let http = request.http.clone().unwrap_or_default();
+    proto::JournalRequest {
+        body,
+        left_out: left_out.to_owned(),
+        stream: request.is_on_stream,
+        executed: request.is_executed,
+        code,
+        error,
+        revision: answer.and_then(|it| it.revision).unwrap_or_default(),
+        status: answer.and_then(|it| it.status).unwrap_or_default().into(),
+        at: request.at,
+        written: request.has_written,
+        store: request.store,
+        verb: http.method,
+        path: http.path,
+        content_type: http.content_type.unwrap_or_default(),
+        accept: http.accept.unwrap_or_default(),
+    }
+}
+
+/// Returns the code and the text of an outcome, empty without one.
+fn texts(outcome: Option<&Outcome>) -> (String, String) {
+    outcome.map_or_else(Default::default, |outcome| {
+        (code_name(outcome.code), outcome.text.clone())
+    })
+}
+
+/// Returns the name of a code, such as `NOT_FOUND`.
+pub(crate) fn code_name(code: Code) -> String {
+    let failure = Failure::new(code, "").to_string();
+    failure.trim_end_matches(':').to_owned()
 }

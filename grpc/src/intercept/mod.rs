@@ -1,8 +1,9 @@
 //! Messages as a program sees them that stands between clients and the services: for faults, journals and lists.
 //!
-//! A message is what follows its prefix. `keys.rs` reads requests, `watch.rs` the messages of watch streams; `restarts.rs` lets
-//! watches continue from the history.
+//! A message is what follows its prefix. `keys.rs` reads requests, `effects.rs` what a response says about its request,
+//! `watch.rs` the messages of watch streams; `restarts.rs` lets watches continue from the history.
 
+mod effects;
 mod keys;
 mod restarts;
 mod watch;
@@ -10,6 +11,7 @@ mod watch;
 use bytes::Bytes;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
+pub use effects::{granted_lease, has_written, with_lease};
 pub use keys::request_keys;
 pub use restarts::{WatchRestart, WatchRestarts};
 pub use watch::{

@@ -13,17 +13,20 @@ use parking_lot::Mutex;
 use revstore_control::{
     call::Call,
     fault::{Action, Delayed, RuleId},
-    journal::{EndReason, Event, Outcome, Record},
+    journal::{EndReason, Event, KeptAnswer, KeptBody, KeptRequest, LeftOut, Outcome, Record},
     open::{Connection, Work},
 };
 use revstore_engine::{Engine, KeyRange};
 use revstore_grpc::{
     RpcKind, RpcMethod, Shutdown,
-    intercept::{WatchRequestInfo, WatchRestarts},
+    intercept::{self, WatchRequestInfo, WatchRestarts},
 };
 use tonic::{Code, Status};
 
-use super::{ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Caller, preset_error};
+use super::{
+    ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Caller, messages::Message,
+    preset_error,
+};
 
 /// A call, from its arrival to the end of its response. The request and the response share it.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(super) struct CallInfo {
     pub(super) user: Option<Arc<str>>,
     start: Instant,
     time: Duration,
+    /// The number of replacements of the store before the call.
+    store: u64,
     /// A leaf lock: held for a look or a change. Wakers are called without it.
     state: Mutex<CallState>,
 }
@@ -75,6 +80,10 @@ struct CallState {
     /// The clock waits for the call, which it has woken from a delay.
     delayed: Option<Delayed>,
     keys: Vec<KeyRange>,
+    /// The only request, for the journal.
+    kept: Option<Box<KeptRequest>>,
+    /// The revision before the services got the only request.
+    before: i64,
     /// Requests for the services that no client has sent.
     injected: VecDeque<Bytes>,
     /// Wakes the reader of the requests.
@@ -93,6 +102,7 @@ struct CallState {
 pub(super) struct StreamRequest {
     /// Of a watch stream: the creation.
     pub(super) watch: Option<WatchRequestInfo>,
+    kept: Box<KeptRequest>,
     start: Instant,
     time: Duration,
     rule: Option<RuleId>,
@@ -140,6 +150,7 @@ impl CallInfo {
             user,
             start: Instant::now(),
             time,
+            store: interceptor.journal.store(),
             interceptor,
             state: Mutex::new(CallState {
                 work,
@@ -149,6 +160,8 @@ impl CallInfo {
                 rule: None,
                 delayed: None,
                 keys: Vec::new(),
+                kept: None,
+                before: 0,
                 injected: VecDeque::new(),
                 request_task: None,
                 response_task: None,
@@ -169,6 +182,11 @@ impl CallInfo {
             revision: self.engine.current_revision().0,
             front: None,
         }
+    }
+
+    /// Returns whether the call has one request and one response.
+    pub(super) fn is_unary(&self) -> bool {
+        matches!(self.kind, CallKind::Unary | CallKind::Waiting)
     }
 
     /// Counts the call for automatic time again.
@@ -208,6 +226,78 @@ impl CallInfo {
     /// Lets the clock wait for the end of the call.
     pub(super) fn set_delayed(&self, delayed: Option<Delayed>) {
         self.state.lock().delayed = delayed;
+    }
+
+    /// Returns a request with this content, for the journal. The content is copied: it is a part of a receive buffer.
+    pub(super) fn keep(&self, content: Option<&Bytes>) -> Box<KeptRequest> {
+        let has_secrets = self.method.is_some_and(RpcMethod::has_secrets);
+        Box::new(KeptRequest {
+            body: match content {
+                _ if has_secrets => KeptBody::LeftOut(LeftOut::Secret),
+                Some(content) => KeptBody::copy_of(content),
+                None => KeptBody::LeftOut(LeftOut::Unread),
+            },
+            store: self.store,
+            ..KeptRequest::default()
+        })
+    }
+
+    /// Sets the only request, for the journal.
+    pub(super) fn set_kept(&self, kept: Box<KeptRequest>) {
+        self.state.lock().kept = Some(kept);
+    }
+
+    /// Notes for the journal that the services get the only request now.
+    pub(super) fn set_executed(&self) {
+        let before = self.engine.current_revision().0;
+        let mut state = self.state.lock();
+        state.before = before;
+        if let Some(kept) = &mut state.kept {
+            kept.is_executed = true;
+        }
+    }
+
+    /// Notes the first message of the answer of the services for the journal, with its prefix. Returns its revision.
+    pub(super) fn set_answer(&self, message: &Bytes) -> Option<i64> {
+        let content = Message::of(message)?.content(self.bytes_max)?;
+        let revision = intercept::response_revision(&content);
+        let current = self.engine.current_revision().0;
+        let mut state = self.state.lock();
+        let before = state.before;
+        let (Some(kept), Some(method)) = (&mut state.kept, self.method) else {
+            return revision;
+        };
+        if let (KeptBody::Kept(body), Some(lease)) =
+            (&kept.body, intercept::granted_lease(method, &content))
+            && let Some(body) = intercept::with_lease(body, lease)
+        {
+            kept.body = KeptBody::Kept(body);
+        }
+        kept.at = revision.unwrap_or(current);
+        let has_written = intercept::has_written(method, &content);
+        kept.has_written = has_written.unwrap_or(kept.at > before);
+        kept.answer = Some(KeptAnswer {
+            outcome: success(),
+            revision,
+            status: None,
+        });
+        revision
+    }
+
+    /// Notes for the journal that the services have answered with this outcome, unless they have sent a message.
+    pub(super) fn set_answer_outcome(&self, outcome: &Outcome) {
+        let current = self.engine.current_revision().0;
+        let mut state = self.state.lock();
+        if let Some(kept) = &mut state.kept
+            && kept.answer.is_none()
+        {
+            kept.at = current;
+            kept.answer = Some(KeptAnswer {
+                outcome: outcome.clone(),
+                revision: None,
+                status: None,
+            });
+        }
     }
 
     /// Sets the rule that decided about the call, for the journal.
@@ -296,11 +386,13 @@ impl CallInfo {
     pub(super) fn stream_request(
         &self,
         watch: Option<WatchRequestInfo>,
+        kept: Box<KeptRequest>,
         rule: Option<RuleId>,
         after: Option<Status>,
     ) -> StreamRequest {
         StreamRequest {
             watch,
+            kept,
             start: Instant::now(),
             time: self.interceptor.delays.now(),
             rule,
@@ -336,19 +428,25 @@ impl CallInfo {
         revision: Option<i64>,
         reason: Option<EndReason>,
     ) {
-        let is_stream = !matches!(self.kind, CallKind::Unary | CallKind::Waiting);
+        let is_stream = !self.is_unary();
         let mut record = self.record(if is_stream {
             Event::Ended
         } else {
             Event::Request
         });
+        if let Some(outcome) = &outcome {
+            self.set_answer_outcome(outcome);
+        }
         {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             record.set_keys(&state.keys);
             record.rule = state.rule;
+            record.request = state.kept.take();
         }
         if is_stream {
             record.time = self.interceptor.delays.now();
+        } else {
+            record.request.get_or_insert_with(|| self.keep(None));
         }
         record.outcome = outcome;
         record.revision = revision;
@@ -364,7 +462,7 @@ impl CallInfo {
     /// Records an answered request on the stream.
     pub(super) fn record_request(
         &self,
-        request: &StreamRequest,
+        request: StreamRequest,
         outcome: Outcome,
         revision: i64,
         watch: Option<u64>,
@@ -379,6 +477,16 @@ impl CallInfo {
         if let Some(WatchRequestInfo::Create { range, .. }) = &request.watch {
             record.set_keys(std::slice::from_ref(range));
         }
+        let mut kept = request.kept;
+        kept.is_on_stream = true;
+        kept.is_executed = true;
+        kept.at = revision;
+        kept.answer = Some(KeptAnswer {
+            outcome: success(),
+            revision: Some(revision),
+            status: None,
+        });
+        record.request = Some(kept);
         self.interceptor.journal.append(record);
     }
 

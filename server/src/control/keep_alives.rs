@@ -88,12 +88,12 @@ impl Body for KeepAliveBody {
                 };
                 let response = message.content(body.call.bytes_max);
                 let revision = response.as_deref().and_then(intercept::response_revision);
-                if let Some(status) = &request.after {
-                    let status = status.clone();
-                    (body.call).record_request(&request, outcome_of(&status), 0, None);
+                let revision = revision.unwrap_or(0);
+                if let Some(status) = request.after.clone() {
+                    (body.call).record_request(request, outcome_of(&status), revision, None);
                     return Poll::Ready(Some(Ok(body.end(&status))));
                 }
-                (body.call).record_request(&request, success(), revision.unwrap_or(0), None);
+                (body.call).record_request(request, success(), revision, None);
                 return Poll::Ready(Some(Ok(Frame::data(message.0))));
             }
             let polled = Pin::new(inner).poll_frame(context);

@@ -21,6 +21,11 @@ pub(super) struct Message(pub(super) Bytes);
 pub(super) struct TooLong;
 
 impl Message {
+    /// Returns a message that is whole in these bytes, or begins with them.
+    pub(super) fn of(bytes: &Bytes) -> Option<Self> {
+        (bytes.len() >= MessagePrefix::BYTES).then(|| Self(bytes.clone()))
+    }
+
     /// Returns the bytes after the prefix, decompressed. `None` if that is impossible.
     pub(super) fn content(&self, bytes_max: usize) -> Option<Bytes> {
         let content = self.0.slice(MessagePrefix::BYTES..);

@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use revstore_control::fault::{Action, Decision, Delay, DelayOf, Delayed, Removal};
+use revstore_control::{
+    fault::{Action, Decision, Delay, DelayOf, Delayed, Removal},
+    journal::KeptRequest,
+};
 use revstore_grpc::{
     EtcdError, ShutdownBegun,
     intercept::{WatchRequestInfo, request_keys},
@@ -48,11 +51,20 @@ enum Mode {
     Blocked,
 }
 
+/// A message about which was decided.
+#[derive(Debug)]
+struct Taken {
+    message: Message,
+    /// Of the creation of a watch.
+    watch: Option<WatchRequestInfo>,
+    /// Of a request on a stream, for the journal.
+    kept: Option<Box<KeptRequest>>,
+}
+
 /// A message that waits for the end of its delays.
 #[derive(Debug)]
 struct Waiting {
-    message: Message,
-    watch: Option<WatchRequestInfo>,
+    taken: Taken,
     delays: VecDeque<DelayOf>,
     current: Option<CurrentDelay>,
     /// Of a delay that has ended on the clock.
@@ -126,16 +138,26 @@ impl<B> ControlledRequest<B> {
         };
         let mut decision = call.interceptor.rules.decide(&call.for_rules(&keys));
         let delays = std::mem::take(&mut decision.delays);
+        let mut kept = None;
+        match call.kind {
+            CallKind::Watch | CallKind::KeepAlive => kept = Some(call.keep(content.as_ref())),
+            CallKind::Unary | CallKind::Waiting => call.set_kept(call.keep(content.as_ref())),
+            CallKind::ServerStream => {}
+        }
         if !self.is_stream() {
             call.set_keys(keys);
             self.mode = Mode::Pass;
         }
-        if delays.is_empty() {
-            return self.apply(message, watch, decision);
-        }
-        self.waiting = Some(Waiting {
+        let taken = Taken {
             message,
             watch,
+            kept,
+        };
+        if delays.is_empty() {
+            return self.apply(taken, decision);
+        }
+        self.waiting = Some(Waiting {
+            taken,
             delays: delays.into(),
             current: None,
             delayed: None,
@@ -149,7 +171,7 @@ impl<B> ControlledRequest<B> {
     }
 
     /// Executes what was decided, after the delays.
-    fn apply(&mut self, message: Message, watch: Option<WatchRequestInfo>, decision: Decision) {
+    fn apply(&mut self, taken: Taken, decision: Decision) {
         let call = &self.call;
         let Decision {
             action, removal, ..
@@ -194,10 +216,11 @@ impl<B> ControlledRequest<B> {
             }
             None => {}
         }
-        if self.is_stream() {
-            call.sent(call.stream_request(watch, rule, after));
+        match taken.kept {
+            Some(kept) => call.sent(call.stream_request(taken.watch, kept, rule, after)),
+            None => call.set_executed(),
         }
-        self.ready.push_back(message.0);
+        self.ready.push_back(taken.message.0);
     }
 
     /// Passes nothing more on.
@@ -222,7 +245,7 @@ impl<B> ControlledRequest<B> {
         ready!(waiting.poll_delays(context, &self.call));
         if let Some(waiting) = self.waiting.take() {
             self.call.resume();
-            self.apply(waiting.message, waiting.watch, waiting.decision);
+            self.apply(waiting.taken, waiting.decision);
             // Other calls may go on for long.
             if self.call.kind == CallKind::Unary && self.mode == Mode::Pass {
                 self.call.set_delayed(waiting.delayed);

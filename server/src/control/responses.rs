@@ -3,14 +3,13 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use revstore_control::journal::Outcome;
-use revstore_grpc::{MessagePrefix, intercept};
 use tonic::Status;
 
 use super::{
@@ -70,8 +69,7 @@ impl Body for PlainBody {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref() {
                     if !std::mem::replace(&mut body.has_data, true) {
-                        let message = data.get(MessagePrefix::BYTES..);
-                        body.revision = message.and_then(intercept::response_revision);
+                        body.revision = body.call.set_answer(data);
                     }
                 } else if let Some(trailers) = frame.trailers_ref() {
                     body.outcome = outcome_of_headers(trailers);
@@ -96,11 +94,37 @@ impl Drop for PlainBody {
     fn drop(&mut self) {
         let outcome = self.outcome.take();
         // A call whose response has data has succeeded, also if the client has gone before the trailers.
-        let is_unary = matches!(self.call.kind, CallKind::Unary | CallKind::Waiting);
-        let outcome = outcome.or_else(|| (is_unary && self.has_data).then(success));
+        let outcome = outcome.or_else(|| (self.call.is_unary() && self.has_data).then(success));
         self.call.record_end(outcome, self.revision);
         self.call.end();
     }
+}
+
+/// Waits for the answer of a call with one, which only the journal gets.
+pub(super) fn poll_answer(
+    body: &mut tonic::body::Body,
+    call: &CallInfo,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    while let Some(frame) = ready!(Pin::new(&mut *body).poll_frame(context)) {
+        match frame
+            .as_ref()
+            .map(|frame| (frame.data_ref(), frame.trailers_ref()))
+        {
+            Ok((Some(data), _)) => {
+                call.set_answer(data);
+            }
+            Ok((None, Some(trailers))) => {
+                if let Some(outcome) = outcome_of_headers(trailers) {
+                    call.set_answer_outcome(&outcome);
+                }
+            }
+            Ok((None, None)) => continue,
+            Err(status) => call.set_answer_outcome(&outcome_of(status)),
+        }
+        break;
+    }
+    Poll::Ready(())
 }
 
 /// Returns the outcome in headers or trailers. `None` if a body follows.

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use http_body::Body;
 use revstore_engine::Engine;
 use revstore_grpc::{ResponseFuture, Shutdown};
 use revstore_host::net::BoxError;
+use tonic::Status;
 use tower_service::Service;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
     controlled::Caller,
     keep_alives::KeepAliveBody,
     requests::ControlledRequest,
-    responses::{PlainBody, outcome_of_headers},
+    responses::{PlainBody, outcome_of_headers, poll_answer},
     stage::StagedNode,
     watch::WatchBody,
 };
@@ -95,7 +96,7 @@ where
                 request.extensions_mut().insert(call.restarts.clone());
             }
             ControlledFuture {
-                response: Some(self.counted.services.clone().call(request)),
+                state: State::Responding(self.counted.services.clone().call(request)),
                 call: CallEnd(Some(call)),
                 node,
             }
@@ -106,10 +107,19 @@ where
 /// The future of a response.
 #[derive(Debug)]
 pub(crate) struct ControlledFuture {
-    /// `None` after the response.
-    response: Option<ResponseFuture>,
+    state: State,
     call: CallEnd,
     node: Option<Arc<StagedNode>>,
+}
+
+/// How far a response is.
+#[derive(Debug)]
+enum State {
+    /// To `Replacing` if a rule replaces the answer of a call with one, or to `Done`.
+    Responding(ResponseFuture),
+    /// The journal waits for the answer, which the client does not get. To `Done`.
+    Replacing(tonic::body::Body, Status),
+    Done,
 }
 
 /// A call without a response yet. Records a call whose client has gone.
@@ -129,33 +139,46 @@ impl Future for ControlledFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let future = &mut *self;
-        let (Some(response), Some(call)) = (&mut future.response, &future.call.0) else {
+        let Some(call) = &future.call.0 else {
             // The future was polled after it had completed.
             return Poll::Pending;
         };
         call.register_response(context.waker());
         call.resume();
-        let polled = Pin::new(response).poll(context);
-        let failure = call.take_failure();
-        let response = match (polled, failure) {
-            (_, Some(status)) => {
-                // What the call holds is released before the client gets the status.
-                future.response = None;
-                status.into_http()
-            }
-            (Poll::Ready(Ok(response)), None) => match call.take_replacement() {
-                Some(status) => status.into_http(),
-                None => response,
-            },
-            (Poll::Ready(Err(never)), None) => match never {},
-            (Poll::Pending, None) => {
-                if call.kind == CallKind::Waiting {
-                    call.park();
+        let response = loop {
+            let polled = match &mut future.state {
+                State::Responding(response) => Pin::new(response).poll(context),
+                State::Replacing(body, status) => {
+                    ready!(poll_answer(body, call, context));
+                    break status.clone().into_http();
                 }
-                return Poll::Pending;
+                State::Done => return Poll::Pending,
+            };
+            let response = match (polled, call.take_failure()) {
+                // What the call holds is released before the client gets the status.
+                (_, Some(status)) => break status.into_http(),
+                (Poll::Ready(Ok(response)), None) => response,
+                (Poll::Ready(Err(never)), None) => match never {},
+                (Poll::Pending, None) => {
+                    if call.kind == CallKind::Waiting {
+                        call.park();
+                    }
+                    return Poll::Pending;
+                }
+            };
+            let answered = outcome_of_headers(response.headers());
+            if let Some(outcome) = &answered {
+                call.set_answer_outcome(outcome);
+            }
+            match call.take_replacement() {
+                None => break response,
+                Some(status) if answered.is_none() && call.is_unary() => {
+                    future.state = State::Replacing(response.into_body(), status);
+                }
+                Some(status) => break status.into_http(),
             }
         };
-        future.response = None;
+        future.state = State::Done;
         let Some(call) = future.call.0.take() else {
             return Poll::Pending;
         };

@@ -152,7 +152,12 @@ impl Stage {
         let _replacing = inner.replacing.lock();
         let node = StagedNode::new(inner.blueprint.build(engine, None, complete));
         let connections = inner.interceptor.open.all_connections();
-        let old = std::mem::replace(&mut *inner.current.write(), node.clone());
+        let old = {
+            let mut current = inner.current.write();
+            // A call on the new node counts as one on the new store.
+            inner.interceptor.journal.store_replaced();
+            std::mem::replace(&mut *current, node.clone())
+        };
         inner.replaced.send_modify(|count| *count += 1);
         old.is_replaced.store(true, Ordering::Relaxed);
         old.shutdown.begin();

@@ -373,16 +373,16 @@ impl WatchBody {
     /// Handles the response to the creation of a watch.
     fn create(&mut self, response: Response) -> Option<Status> {
         let info = response.info;
-        let request = self.call.answered();
-        if let Some(request) = &request
-            && let Some(status) = &request.after
-        {
-            let outcome = outcome_of(status);
+        let Some(request) = self.call.answered() else {
+            self.ready.push_back(response.bytes);
+            return None;
+        };
+        if let Some(status) = request.after.clone() {
+            let outcome = outcome_of(&status);
             (self.call).record_request(request, outcome, info.revision, None);
-            return Some(status.clone());
+            return Some(status);
         }
         self.ready.push_back(response.bytes);
-        let request = request?;
         let mut number = None;
         if !info.is_canceled
             && let Some(WatchRequestInfo::Create {
@@ -426,7 +426,7 @@ impl WatchBody {
             };
             self.watches.insert(info.watch_id, open_watch);
         }
-        (self.call).record_request(&request, success(), info.revision, number);
+        (self.call).record_request(request, success(), info.revision, number);
         None
     }
 
