@@ -16,7 +16,9 @@
 //! | `journal/` | the last requests, and what happened to streams |
 //! | `open/` | open connections and watches, the commands to them, and what the server does |
 //! | `target.rs` | the trait of servers that control acts on |
+//! | `address.rs` | the address of a server in a URL |
 
+mod address;
 pub mod call;
 pub mod clock;
 mod control;

@@ -1,9 +1,7 @@
 //! One request over HTTP/1.1.
 
-use std::fmt::Display;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -11,16 +9,12 @@ use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use revstore_host::net::EndpointUrl;
 use serde_json::Value;
-use tokio::net::{TcpStream, UnixStream};
 
 use super::arguments::Body;
 use super::file::FileBody;
+use crate::address::{Address, Stream, invalid};
 use crate::service::TokenFile;
-
-/// The time in which the server must accept the connection.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The maximum size of one line of a response.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -32,46 +26,17 @@ const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct Client {
     address: Address,
-    /// The value of the header `Host`.
-    host: HeaderValue,
     /// The value of the header `Authorization`.
     token: Option<HeaderValue>,
-}
-
-#[derive(Debug)]
-enum Address {
-    Tcp(String),
-    Unix(String),
 }
 
 impl Client {
     /// Reads a URL and a token file. Returns what is wrong with them.
     pub(super) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, String> {
-        let invalid = |problem: &dyn Display| format!("invalid URL {url:?}: {problem}");
-        let with_scheme = if url.contains("://") {
-            url.to_owned()
-        } else {
-            format!("http://{url}")
-        };
-        let parsed = EndpointUrl::parse(&with_scheme).map_err(|error| invalid(&error))?;
-        if parsed.is_tls() {
-            return Err(invalid(&"the port of control has no TLS"));
+        let address = Address::parse(url)?;
+        if address.tls_name.is_some() {
+            return Err(invalid(url, &"the port of control has no TLS"));
         }
-        let (address, host) = if parsed.is_unix() {
-            let path = parsed.socket_path();
-            (Address::Unix(path), "localhost".to_owned())
-        } else {
-            let (host, port) = parsed.host_and_port().map_err(|error| invalid(&error))?;
-            if port.is_empty() {
-                return Err(invalid(&"the port is missing"));
-            }
-            let host = if host.contains(':') {
-                format!("[{host}]:{port}")
-            } else {
-                format!("{host}:{port}")
-            };
-            (Address::Tcp(host.clone()), host)
-        };
         let token = token_file.map(|path| {
             let token = TokenFile::open(path).and_then(|file| file.read());
             let token = token.map_err(|error| error.to_string())?;
@@ -82,7 +47,6 @@ impl Client {
         });
         Ok(Self {
             address,
-            host: HeaderValue::try_from(host).map_err(|error| invalid(&error))?,
             token: token.transpose()?,
         })
     }
@@ -158,7 +122,7 @@ impl Client {
 
     async fn respond(&self, method: &str, body: &Body) -> Result<http::Response<Incoming>, String> {
         let mut request = Request::post(format!("/control/v1/{method}"))
-            .header(header::HOST, &self.host)
+            .header(header::HOST, &self.address.host)
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
@@ -168,38 +132,14 @@ impl Client {
             Body::File(path) => Either::Right(FileBody::open(path)?),
         };
         let request = request.body(body).map_err(|error| error.to_string())?;
-        match &self.address {
-            Address::Tcp(address) => {
-                let stream = within(TcpStream::connect(address), address).await?;
-                exchange(stream, request).await
-            }
-            Address::Unix(path) => {
-                let stream = within(UnixStream::connect(path), path).await?;
-                exchange(stream, request).await
-            }
-        }
+        exchange(self.address.connect().await?, request).await
     }
 }
 
-/// Limits the time of connecting.
-async fn within<T>(
-    connecting: impl Future<Output = io::Result<T>>,
-    address: &str,
-) -> Result<T, String> {
-    match tokio::time::timeout(CONNECT_TIME, connecting).await {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(format!("cannot connect to {address}: {error}")),
-        Err(_elapsed) => Err(format!("cannot connect to {address}: no answer")),
-    }
-}
-
-async fn exchange<S>(
-    stream: S,
+async fn exchange(
+    stream: Box<dyn Stream>,
     request: Request<Either<Full<Bytes>, FileBody>>,
-) -> Result<http::Response<Incoming>, String>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
+) -> Result<http::Response<Incoming>, String> {
     let failed = |error: hyper::Error| format!("no response: {error}");
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
