@@ -14,6 +14,7 @@
 //! | `error.rs` | the errors |
 //! | `fault/` | rules, and which of them fires for a call |
 //! | `journal/` | the last requests, and what happened to streams |
+//! | `replay/` | the requests of a journal, sent to another server |
 //! | `open/` | open connections and watches, the commands to them, and what the server does |
 //! | `target.rs` | the trait of servers that control acts on |
 //! | `address.rs` | the address of a server in a URL |
@@ -27,6 +28,7 @@ mod error;
 pub mod fault;
 pub mod journal;
 pub mod open;
+pub mod replay;
 pub mod service;
 pub mod store;
 mod target;

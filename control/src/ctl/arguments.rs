@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::fault::FaultAdd;
+use super::journal::Journal;
 use super::output::Output;
 use super::store::Store;
 
@@ -53,24 +54,8 @@ pub(super) enum Verb {
     /// Hold, release, cut, cancel or bookmark watches.
     #[command(subcommand)]
     Watch(Watch),
-    /// Show the last requests and what happened to streams.
-    Journal {
-        /// Go on with new records until interrupted.
-        #[arg(long)]
-        follow: bool,
-        /// Only these methods, such as Put or KV/Put, comma-separated.
-        #[arg(long, value_name = "M", value_delimiter = ',')]
-        method: Vec<String>,
-        /// Only requests of this client.
-        #[arg(long, value_name = "NAME")]
-        client: Option<String>,
-        /// Only requests of this user.
-        #[arg(long, value_name = "U")]
-        user: Option<String>,
-        /// Only requests on this connection.
-        #[arg(long, value_name = "ID")]
-        connection: Option<u64>,
-    },
+    /// Show the last requests and what happened to streams, or replay them.
+    Journal(Journal),
     /// List the open watches.
     Watches,
     /// List the open connections.
@@ -215,11 +200,6 @@ const WATCHES: &[&str] = &[
     "state",
 ];
 
-/// The columns of the journal, of which `-w json` has more.
-const JOURNAL: &[&str] = &[
-    "number", "time", "event", "method", "client", "code", "revision",
-];
-
 /// The fields of the response of the clock.
 const CLOCK: Output = Output::Fields(&["mode", "now"]);
 
@@ -231,22 +211,7 @@ impl Verb {
             Self::Clock(clock) => clock.call(),
             Self::Fault(fault) => fault.call(),
             Self::Watch(watch) => watch.call(),
-            Self::Journal {
-                follow,
-                method,
-                client,
-                user,
-                connection,
-            } => {
-                let body = json!({
-                    "follow": follow,
-                    "methods": method,
-                    "client": client,
-                    "user": user,
-                    "connection": connection,
-                });
-                ("JournalRead", body, Output::Stream(JOURNAL))
-            }
+            Self::Journal(journal) => journal.read.call(),
             Self::Watches => ("Watches", json!({}), Output::Rows("watches", WATCHES)),
             Self::Connections => (
                 "Connections",
@@ -415,7 +380,11 @@ mod tests {
             ("watch hold 4", r#"WatchHold {"id":4}"#),
             (
                 "journal --follow --method Put",
-                r#"JournalRead {"client":null,"connection":null,"follow":true,"methods":["Put"],"user":null}"#,
+                r#"JournalRead {"client":null,"connection":null,"follow":true,"methods":["Put"],"requests":false,"user":null}"#,
+            ),
+            (
+                "journal --requests",
+                r#"JournalRead {"client":null,"connection":null,"follow":false,"methods":[],"requests":true,"user":null}"#,
             ),
             ("watches", "Watches {}"),
             ("connections", "Connections {}"),
@@ -492,6 +461,14 @@ mod tests {
             "fault add --wall --reset",
             "fault add --retry-after 1 --reset",
             "watch hold x",
+            "journal x",
+            "journal replay",
+            "journal replay f",
+            "journal replay --to http://a:1",
+            "journal replay f --to http://a:1 --after x",
+            "journal replay f --to http://a:1 --stop-at 0",
+            "journal replay f --to http://a:1 --answer-time soon",
+            "journal --follow replay f --to http://a:1",
             "-w yaml clock pending",
             "nothing",
         ] {

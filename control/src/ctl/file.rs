@@ -19,7 +19,7 @@ use super::client::Client;
 const READ_BYTES: usize = 256 * 1024;
 
 /// Returns whether a path stands for standard input or output.
-fn is_standard(path: &Path) -> bool {
+pub(super) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

@@ -56,10 +56,11 @@ pub(super) fn print(
         }
         Output::Stream(columns) => {
             let object: Value = serde_json::from_slice(line)?;
-            let cells: Vec<_> = columns
-                .iter()
-                .map(|column| text(&object[*column]))
-                .collect();
+            let cells = columns.iter().map(|column| match *column {
+                "request" => request(&object["request"]),
+                column => text(&object[column]),
+            });
+            let cells: Vec<_> = cells.collect();
             writeln!(out, "{}", cells.join("  "))?;
         }
         Output::Rows(list, columns) => {
@@ -131,6 +132,31 @@ fn cell(column: &str, value: &Value) -> String {
     }
 }
 
+/// The number of bytes of a request that a table shows.
+const REQUEST_BYTES_SHOWN: usize = 200;
+
+/// Returns a request of the journal for people: what there is of its path and its body, which is in base64 in JSON.
+fn request(value: &Value) -> String {
+    let Some(object) = value.as_object() else {
+        return String::new();
+    };
+    let of = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("");
+    let body = match of("left_out") {
+        "" => shown(&STANDARD.decode(of("body")).unwrap_or_default()),
+        reason => format!("({reason})"),
+    };
+    let parts = [text(&of("verb").into()), text(&of("path").into()), body];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the start of a body with escape sequences.
+fn shown(body: &[u8]) -> String {
+    let start = &body[..body.len().min(REQUEST_BYTES_SHOWN)];
+    let rest = if start.len() < body.len() { "..." } else { "" };
+    format!("{}{rest}", start.escape_ascii())
+}
+
 /// Returns a value for people. Control characters are escaped, so that they do not reach the terminal.
 fn text(value: &Value) -> String {
     match value {
@@ -188,5 +214,25 @@ mod tests {
             r#"{"pending":[{"kind":"\u001b[2J"}]}"#,
             "KIND       ID  DUE\n\\u{1b}[2J\n",
         );
+    }
+
+    #[test]
+    fn requests_of_the_journal_are_on_the_line_of_their_record() {
+        let output = Output::Stream(&["number", "request"]);
+        let line = |request: &str| format!(r#"{{"number":1,"request":{request}}}"#);
+        let put = r#"{"body":"CgFhEgEA","left_out":"","verb":"","path":""}"#;
+        check(&output, false, &line(put), "1  \\n\\x01a\\x12\\x01\\x00\n");
+        let large = r#"{"body":"","left_out":"size","verb":"PUT","path":"/api/v1/\u001b"}"#;
+        check(
+            &output,
+            false,
+            &line(large),
+            "1  PUT /api/v1/\\u{1b} (size)\n",
+        );
+        check(&output, false, r#"{"number":1}"#, "1  \n");
+        let long = STANDARD.encode([b'x'; REQUEST_BYTES_SHOWN + 1]);
+        let long = line(&format!(r#"{{"body":"{long}","left_out":""}}"#));
+        let expected = format!("1  {}...\n", "x".repeat(REQUEST_BYTES_SHOWN));
+        check(&output, false, &long, &expected);
     }
 }

@@ -354,6 +354,13 @@ pub(super) fn response_line(method: &str, message: Bytes) -> Result<Bytes, Statu
     to_json(&method.output(), message)
 }
 
+/// Reads a line that is a response of a method. Fields that the response does not have are errors.
+pub(crate) fn read_response_line(method: &str, line: &[u8]) -> Result<Vec<u8>, Status> {
+    let method = service().methods().find(|it| it.name() == method);
+    let method = method.ok_or_else(|| Status::internal("there is no such method"))?;
+    to_message(&method.output(), line)
+}
+
 /// Converts an encoded message to a JSON object on a line.
 fn to_json(descriptor: &MessageDescriptor, message: Bytes) -> Result<Bytes, Status> {
     let broken = |error: String| Status::internal(format!("a response cannot be written: {error}"));

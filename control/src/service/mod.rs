@@ -22,6 +22,8 @@ mod json;
 pub use self::access::{Access, TokenFile, TokenFileError};
 pub use self::http::ControlService;
 pub use self::journal::write_journal;
+pub(crate) use self::journal::{code_name, message};
+pub(crate) use self::json::read_response_line;
 
 /// The maximum size of a request, or of a chunk of a file.
 pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;

@@ -43,7 +43,7 @@ pub use target::{read_store, write_dump};
 pub(crate) use controlled::Controlled;
 pub use revstore_control::{
     AlarmName, Condition, Control, ControlError, LISTED_MAX, LeaseEntry, Point, WAITS_MAX, clock,
-    ctl, fault, journal, open, proto, store,
+    ctl, fault, journal, open, proto, replay, store,
 };
 pub(crate) use services::ControlledServices;
 pub(crate) use stage::Stage;

@@ -5,6 +5,7 @@ use std::{fs, net::TcpStream, thread, time::Duration};
 use crate::support::{block_on, connect, get, put, watch};
 use revstore::{
     ClockMode, Config, ListenUrl, Server, StartError,
+    control::replay::{Replay, Selection},
     engine::{AutoCompaction, Engine, ManualClock, Put, Revision},
 };
 use revstore_proto::etcdserverpb::{
@@ -50,6 +51,8 @@ fn a_test_that_panics_leaves_its_store_and_journal() {
             journal.contains(r#""method":"etcdserverpb.KV/Put""#),
             "{journal}"
         );
+        let replay = Replay::read(journal.as_bytes(), &Selection::default()).unwrap();
+        assert_eq!(replay.len(), 1);
     }
 }
 

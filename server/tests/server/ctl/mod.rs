@@ -1,6 +1,7 @@
 //! Control over the network and by the command line: the port, and `revstore ctl`.
 
 mod files;
+mod replay;
 mod table;
 mod verbs;
 

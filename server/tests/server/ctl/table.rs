@@ -202,7 +202,7 @@ fn verbs() -> Vec<Verb> {
         verb!(
             JournalRead,
             journal_read,
-            ["journal"],
+            ["journal", "journal --requests"],
             {},
             proto::JournalReadRequest::default(),
             |it, _| {
