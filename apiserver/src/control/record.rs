@@ -7,12 +7,19 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::HeaderName;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::request::Parts;
 use memchr::memmem;
 use revstore_control::call::FrontObject;
 use revstore_control::fault::{RuleId, code_of_http};
-use revstore_control::journal::{Event, Outcome, Record};
+use revstore_control::journal::{
+    Event, KEPT_BYTES_MAX, KeptAnswer, KeptBody, KeptHttp, KeptRequest, LeftOut, Outcome, Record,
+    status_message,
+};
 use revstore_control::open::{Connection, Work};
-use revstore_watch_cache::RequestError;
+use revstore_host::net::{BodyCopy, BodyRead, RequestBody};
+use revstore_watch_cache::{RequestError, Revision};
 use serde::Deserialize;
 
 use super::Interceptor;
@@ -44,11 +51,35 @@ pub(super) struct RequestRecord {
     revision: Option<i64>,
     /// Whether a watch was opened, whose end has a record of its own.
     pub(super) is_watch_open: Arc<AtomicBool>,
+    /// `None` after the record was appended.
+    kept: Option<Box<KeptRequest>>,
+    body: BodyCopy,
+    /// The revision before the front got the request.
+    before: Revision,
 }
 
 impl RequestRecord {
-    pub(super) fn new(interceptor: Interceptor, sender: Sender) -> Self {
+    pub(super) fn new(interceptor: Interceptor, sender: Sender, parts: &Parts) -> Self {
+        let header = |name: HeaderName| {
+            let value = parts.headers.get(name)?.to_str().ok()?;
+            Some(value.to_owned())
+        };
+        let path = parts.uri.path_and_query();
+        let kept = KeptRequest {
+            http: Some(KeptHttp {
+                method: parts.method.to_string(),
+                path: path.map_or_else(|| "/".to_owned(), ToString::to_string),
+                content_type: header(CONTENT_TYPE),
+                accept: header(ACCEPT),
+            }),
+            is_on_stream: sender.object.verb == "watch",
+            store: interceptor.journal.store(),
+            ..KeptRequest::default()
+        };
         Self {
+            kept: Some(Box::new(kept)),
+            body: BodyCopy::new(KEPT_BYTES_MAX),
+            before: Revision(0),
             time: interceptor.delays.now(),
             interceptor,
             sender,
@@ -60,23 +91,103 @@ impl RequestRecord {
         }
     }
 
-    /// Finds the resource version at the beginning of an answer in JSON.
-    fn look_at(&mut self, bytes: &[u8]) {
-        const FIELD: &[u8] = b"\"resourceVersion\":\"";
-        if self.revision.is_some() {
-            return;
+    /// Returns the body, of which the journal keeps what the front reads.
+    pub(super) fn copy(&self, body: RequestBody) -> RequestBody {
+        body.copied_to(self.body.clone())
+    }
+
+    /// Notes for the journal that the front gets the request now, at this revision.
+    pub(super) fn set_executed(&mut self, before: Revision) {
+        self.before = before;
+        if let Some(kept) = &mut self.kept {
+            kept.is_executed = true;
         }
-        let head = &bytes[..bytes.len().min(VERSION_BYTES)];
-        let Some(at) = memmem::find(head, FIELD) else {
+    }
+
+    /// Returns the request for the record of a watch that is opened, `None` for other requests.
+    pub(super) fn opened_watch(&self) -> Option<Box<KeptRequest>> {
+        let kept = self.kept.as_ref().filter(|kept| kept.is_on_stream)?;
+        Some(Box::new(KeptRequest {
+            body: KeptBody::Kept(Bytes::new()),
+            answer: Some(KeptAnswer {
+                outcome: Outcome {
+                    code: code_of_http(200),
+                    text: String::new(),
+                },
+                revision: None,
+                status: Some(200),
+            }),
+            ..KeptRequest::clone(kept)
+        }))
+    }
+
+    /// Notes the answer of the front for the journal, which was made up to this revision.
+    pub(super) fn set_answer(&mut self, answer: &Answer, current: Revision) {
+        let before = self.before.0;
+        let Some(kept) = &mut self.kept else {
             return;
         };
-        let digits = head[at + FIELD.len()..].iter();
-        let digits: String = digits
-            .take_while(|byte| byte.is_ascii_digit())
-            .map(|byte| char::from(*byte))
-            .collect();
-        self.revision = digits.parse().ok();
+        let bytes = match &answer.body {
+            Body::Full(Some(bytes)) => &bytes[..],
+            Body::Full(None) | Body::Chunks(_) => &[],
+        };
+        let status = answer.status.as_u16();
+        let is_success = answer.status.is_success();
+        let is_write = matches!(
+            self.sender.object.verb,
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        );
+        // An object that was not changed has an earlier version.
+        let revision = version_of(bytes);
+        let made = revision.filter(|it| is_write && is_success && *it > before);
+        kept.at = made.unwrap_or(current.0);
+        kept.has_written = made.is_some() || (is_write && is_success && current.0 > before);
+        kept.answer = Some(KeptAnswer {
+            outcome: Outcome {
+                code: code_of_http(status),
+                text: if is_success {
+                    String::new()
+                } else {
+                    status_message(bytes)
+                },
+            },
+            revision,
+            status: Some(status),
+        });
     }
+
+    /// Takes the request for the journal.
+    fn take_kept(&mut self) -> Option<Box<KeptRequest>> {
+        let mut kept = self.kept.take()?;
+        // A review of a token has it in its body.
+        let has_secret = self.sender.object.resource.starts_with("tokenreviews");
+        kept.body = match self.body.take() {
+            _ if has_secret => KeptBody::LeftOut(LeftOut::Secret),
+            BodyRead::Whole(bytes) => KeptBody::Kept(bytes),
+            BodyRead::Larger => KeptBody::LeftOut(LeftOut::Size),
+            BodyRead::Part => KeptBody::LeftOut(LeftOut::Unread),
+        };
+        Some(kept)
+    }
+
+    /// Finds the resource version at the beginning of an answer in JSON.
+    fn look_at(&mut self, bytes: &[u8]) {
+        if self.revision.is_none() {
+            self.revision = version_of(bytes);
+        }
+    }
+}
+
+fn version_of(bytes: &[u8]) -> Option<i64> {
+    const FIELD: &[u8] = b"\"resourceVersion\":\"";
+    let head = &bytes[..bytes.len().min(VERSION_BYTES)];
+    let at = memmem::find(head, FIELD)?;
+    let digits = head[at + FIELD.len()..].iter();
+    let digits: String = digits
+        .take_while(|byte| byte.is_ascii_digit())
+        .map(|byte| char::from(*byte))
+        .collect();
+    digits.parse().ok()
 }
 
 impl RequestRecord {
@@ -130,6 +241,7 @@ impl Drop for RequestRecord {
             code: code_of_http(status),
             text: String::new(),
         });
+        let request = self.take_kept();
         self.interceptor.journal.append(Record {
             time: self.time,
             event: Event::Request,
@@ -143,6 +255,7 @@ impl Drop for RequestRecord {
             rule: self.rule,
             front: Some(self.sender.object.clone()),
             status: self.status,
+            request,
             ..Record::default()
         });
     }

@@ -94,7 +94,8 @@ impl ControlledService {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let sender = self.sender(&staged, &parts.headers, &info).await;
-        let mut record = RequestRecord::new(interceptor.clone(), sender.clone());
+        let mut record = RequestRecord::new(interceptor.clone(), sender.clone(), &parts);
+        let body = record.copy(body);
         let decided = self
             .decide(&staged, &mut record, &mut work, &parts.headers, &info)
             .await;
@@ -118,6 +119,7 @@ impl ControlledService {
                 return finished(answer, record, work, staged);
             }
         };
+        record.set_executed(staged.revision());
         let headers = replacement.as_ref().map(|_| parts.headers.clone());
         let control = RequestControl {
             at,
@@ -127,6 +129,7 @@ impl ControlledService {
                 staged: staged.clone(),
                 rule: record.rule,
                 is_open: record.is_watch_open.clone(),
+                request: record.opened_watch(),
             },
         };
         let request = Request::from_parts(parts, body);
@@ -134,6 +137,7 @@ impl ControlledService {
         let answered = front.answer_under(request, &self.client, self.trusted, Some(control));
         let mut answer = answered.await;
         drop(delayed);
+        record.set_answer(&answer, staged.revision());
         if let Some((status, headers)) = replacement.zip(headers) {
             answer = error(&headers, &query, &status);
         }

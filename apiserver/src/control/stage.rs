@@ -203,7 +203,12 @@ impl Stage {
             .build(Some(engine.clone()), manifests, future::pending());
         let staged = StagedFront::new(&inner.blueprint, built.map_err(failed)?);
         let connections = inner.interceptor.open.all_connections();
-        let old = std::mem::replace(&mut *inner.current.write(), staged);
+        let old = {
+            let mut current = inner.current.write();
+            // A request to the new front counts as one to the new store.
+            inner.interceptor.journal.store_replaced();
+            std::mem::replace(&mut *current, staged)
+        };
         inner.replaced.send_modify(|count| *count += 1);
         old.end_background(EndReason::StoreReplaced);
         old.stop_watches();

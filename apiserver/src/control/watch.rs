@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use revstore_control::call::Call;
 use revstore_control::fault::{Action, Decision, Removal, RuleId, code_of_http};
-use revstore_control::journal::{EndReason, Event, Outcome, Record};
+use revstore_control::journal::{EndReason, Event, KeptRequest, Outcome, Record};
 use revstore_control::open::{Watch, WatchInfo, WatchStream};
 use revstore_watch_cache::api::Expired;
 use revstore_watch_cache::{RequestError, Revision, WatchEvent, WatchOptions};
@@ -31,6 +31,8 @@ pub(crate) struct WatchControl {
     pub(super) rule: Option<RuleId>,
     /// Set when the watch is open.
     pub(super) is_open: Arc<AtomicBool>,
+    /// The request, for the record of the watch.
+    pub(super) request: Option<Box<KeptRequest>>,
 }
 
 /// The events of a watch under control.
@@ -111,7 +113,12 @@ impl WatchControl {
         };
         // Relaxed: read by the task that drops the request, after this.
         self.is_open.store(true, Ordering::Relaxed);
-        controlled.append(controlled.record(Event::Opened));
+        let mut opened = controlled.record(Event::Opened);
+        opened.request.clone_from(&self.request);
+        if let Some(request) = &mut opened.request {
+            request.at = self.staged.revision().0;
+        }
+        controlled.append(opened);
         controlled
     }
 }

@@ -6,6 +6,7 @@ mod clock;
 mod faults;
 mod fixture;
 mod history;
+mod replay;
 mod store;
 #[path = "../../../server/tests/server/ctl/table.rs"]
 mod table;

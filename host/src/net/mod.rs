@@ -33,7 +33,7 @@ pub use gate::{BLACK_HOLES_MAX, ConnectionGate, ConnectionHandle};
 pub use listen_url::{ListenAddress, ListenUrl};
 pub use listener::{BindError, BoundAddress, GRACE_PERIOD, Listener, serve_gated_connection};
 pub use options::{HttpOptions, Keepalive};
-pub use request_body::RequestBody;
+pub use request_body::{BodyCopy, BodyRead, RequestBody};
 pub use tls::{
     Certificate, ClientAuth, ConnectorError, TlsAcceptor, TlsError, TlsOptions, TlsVersion,
     client_tls,
