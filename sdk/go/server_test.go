@@ -235,7 +235,7 @@ func TestAFailedTestLeavesItsFiles(t *testing.T) {
 		t.Fatal(failed.log.String())
 	}
 	for name, text := range map[string]string{
-		"server.log": "ready to serve", "journal.jsonl": `"method":"etcdserverpb.KV/Put"`, "dump.txt": `{"put":{"key":"key","value":"value"`,
+		"server.log": "ready to serve", "journal.jsonl": `"request":{"body":"CgNrZXkSBXZhbHVl"`, "dump.txt": `{"put":{"key":"key","value":"value"`,
 	} {
 		paths, err := filepath.Glob(filepath.Join(artifacts, "*", name))
 		check(t, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 )
 
 // JournalFilter selects records. What is empty is not looked at.
@@ -38,6 +39,17 @@ type Record struct {
 	Watch      uint64   `json:"watch"`
 	Lag        int64    `json:"lag"`
 	Dropped    uint64   `json:"dropped"` // records before this one that are not in the journal any more
+}
+
+// JournalLines writes the journal with the requests as JSON, one record in each line, for `revstore ctl journal replay`.
+func (c *Client) JournalLines(ctx context.Context, to io.Writer) error {
+	body, err := c.open(ctx, "JournalRead", "application/json", strings.NewReader(`{"requests": true}`))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(to, body)
+	return err
 }
 
 // Journal returns the records that a filter selects. With Follow the sequence ends with the context.

@@ -144,6 +144,11 @@ class Control {
     }
   }
 
+  /** Returns the journal with the requests as JSON, one record in each line, for `revstore ctl journal replay`. */
+  async journalLines() {
+    return text(await this.#post('JournalRead', '{"requests": true}'));
+  }
+
   waitRevision(minRevision, timeout) {
     return this.#wait({ minRevision }, timeout);
   }

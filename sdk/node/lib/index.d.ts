@@ -136,6 +136,8 @@ export class Control {
   raiseAlarm(name: 'nospace' | 'corrupt'): Promise<Point>;
   clearAlarm(name: 'nospace' | 'corrupt'): Promise<Point>;
   journal(filter?: JournalFilter): AsyncGenerator<JournalRecord>;
+  /** Returns the journal with the requests as JSON, one record in each line, for `revstore ctl journal replay`. */
+  journalLines(): Promise<string>;
   waitRevision(revision: number, timeout?: Duration): Promise<Point>;
   waitKey(key: Key, timeout?: Duration): Promise<Point>;
   waitWatchers(watchers: number, timeout?: Duration): Promise<Point>;

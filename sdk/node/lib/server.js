@@ -39,7 +39,7 @@ class Running {
     const to = await fs.mkdtemp(path.join(base, `${name.replace(/[^\w.-]/g, '_').slice(0, 100)}-`));
     if (this.#process) await fs.writeFile(path.join(to, 'server.log'), this.#process.output);
     if (this.control !== noControl) {
-      const files = { 'journal.jsonl': () => journal(this.control), 'dump.txt': () => this.control.dump() };
+      const files = { 'journal.jsonl': () => this.control.journalLines(), 'dump.txt': () => this.control.dump() };
       for (const [file, content] of Object.entries(files)) {
         try {
           await fs.writeFile(path.join(to, file), await content());
@@ -51,15 +51,6 @@ class Running {
     }
     return to;
   }
-}
-
-async function journal(control) {
-  const lines = [];
-  for await (const record of control.journal()) {
-    const keys = record.keys?.map(({ key, rangeEnd }) => [`${key}`, `${rangeEnd}`]);
-    lines.push(`${JSON.stringify({ ...record, keys })}\n`);
-  }
-  return lines.join('');
 }
 
 function controlFlags(control, clock) {

@@ -100,7 +100,7 @@ def test_a_failed_test_leaves_its_files(pytester, monkeypatch, tmp_path):
     result.stdout.fnmatch_lines([f"*are in {tmp_path}/test_fails-*"])
     (directory,) = tmp_path.glob("test_*")
     assert "ready to serve" in (directory / "server.log").read_text()
-    assert "KV/Put" in (directory / "journal.jsonl").read_text()
+    assert '"request":{"body":"CgNrZXkSAXY="' in (directory / "journal.jsonl").read_text()
     assert '{"put":{"key":"key","value":"v"' in (directory / "dump.txt").read_text()
 
 

@@ -3,7 +3,6 @@ package launch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -38,16 +37,7 @@ func Save(options Options, test string, client *control.Client, output string) (
 		defer cancel()
 		failed = append(failed,
 			write(directory, "journal.jsonl", func(file io.Writer) error {
-				lines := json.NewEncoder(file)
-				for record, err := range client.Journal(ctx, control.JournalFilter{}) {
-					if err == nil {
-						err = lines.Encode(record)
-					}
-					if err != nil {
-						return err
-					}
-				}
-				return nil
+				return client.JournalLines(ctx, file)
 			}),
 			write(directory, "dump.txt", func(file io.Writer) error { return client.Dump(ctx, file) }))
 	}

@@ -190,8 +190,8 @@ class Control:
                 yield _decode(line)
 
     def journal_lines(self, file):
-        """Write the records as JSON, one in each line, to a binary file."""
-        with _Answer(self.url, "JournalRead", b"{}") as answer:
+        """Write the records with their requests as JSON, one in each line, to a binary file, for `revstore ctl journal replay`."""
+        with _Answer(self.url, "JournalRead", b'{"requests": true}') as answer:
             while line := answer.readline():
                 file.write(line)
 

@@ -187,7 +187,7 @@ public final class Control {
 
     /** Writes the store as text. */
     public void dump(OutputStream to) {
-        copy("StoreDump", to);
+        copy("StoreDump", Map.of(), to);
     }
 
     /** Replaces the store by a dump. */
@@ -230,9 +230,9 @@ public final class Control {
         }
     }
 
-    /** Writes the journal as JSON, one record in each line. */
+    /** Writes the journal with the requests as JSON, one record in each line, for {@code revstore ctl journal replay}. */
     public void writeJournal(OutputStream to) {
-        copy("JournalRead", to);
+        copy("JournalRead", Map.of("requests", true), to);
     }
 
     /** Waits until the store has a revision. The timeout is time of the system. */
@@ -269,8 +269,8 @@ public final class Control {
         }
     }
 
-    private void copy(String method, OutputStream to) {
-        try (var answer = open(method, json(Map.of()))) {
+    private void copy(String method, Map<String, ?> request, OutputStream to) {
+        try (var answer = open(method, json(request))) {
             answer.transferTo(to);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
