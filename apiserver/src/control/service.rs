@@ -5,7 +5,8 @@ use std::future::{self, Future};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderMap, Request, Response};
+use http::header::CONNECTION;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use hyper::service::Service;
 use revstore_control::call::{Call, FrontObject, client_name};
 use revstore_control::fault::{Action, DelayOf, Delayed};
@@ -54,6 +55,8 @@ enum Decided {
         delayed: Option<Delayed>,
         /// The answer is replaced by this.
         replacement: Option<Status>,
+        /// Whether the answer is the last one of the connection.
+        is_last: bool,
     },
     /// It is never answered: its connection is reset, or neither reads nor writes.
     Lost,
@@ -99,12 +102,13 @@ impl ControlledService {
         let decided = self
             .decide(&staged, &mut record, &mut work, &parts.headers, &info)
             .await;
-        let (at, replacement, delayed) = match decided {
+        let (at, replacement, delayed, is_last) = match decided {
             Ok(Decided::Execute {
                 at,
                 replacement,
                 delayed,
-            }) => (at, replacement, delayed),
+                is_last,
+            }) => (at, replacement, delayed, is_last),
             Ok(Decided::Answer(status)) => {
                 let answer = error(&parts.headers, &query, &status);
                 return finished(answer, record, work, staged);
@@ -140,6 +144,11 @@ impl ControlledService {
         record.set_answer(&answer, staged.revision());
         if let Some((status, headers)) = replacement.zip(headers) {
             answer = error(&headers, &query, &status);
+        }
+        if is_last {
+            // HTTP/1.1 has no GOAWAY: a client that does not get this sends its next request into a closed connection.
+            let close = HeaderValue::from_static("close");
+            answer.headers.push((CONNECTION, close));
         }
         finished(answer, record, work, staged)
     }
@@ -188,13 +197,14 @@ impl ControlledService {
             record.rule = decision.delays.last().map(|delay| delay.rule);
             delayed = self.wait(staged, work, decision.delays).await;
         }
-        let execute = |at, delayed| Decided::Execute {
+        let execute = |at, delayed, is_last| Decided::Execute {
             at,
             replacement: None,
             delayed,
+            is_last,
         };
         let Some((rule, action)) = decision.action else {
-            return Ok(execute(at, delayed));
+            return Ok(execute(at, delayed, false));
         };
         record.rule = Some(rule);
         if let Some(status) = status_of(&action, info) {
@@ -208,6 +218,7 @@ impl ControlledService {
                     at,
                     replacement,
                     delayed,
+                    is_last: false,
                 });
             }
             (Action::Reset, Some(commands)) => {
@@ -228,11 +239,12 @@ impl ControlledService {
                 _,
             ) if at.is_none() && history::is_read(info) => {
                 let stale = Revision(*revision).min(staged.revision());
-                return Ok(execute(Some(stale), delayed));
+                return Ok(execute(Some(stale), delayed, false));
             }
             _ => {}
         }
-        Ok(execute(at, delayed))
+        let is_last = matches!(action, Action::GoAway);
+        Ok(execute(at, delayed, is_last))
     }
 
     /// Waits for the delays of a request. Each ends with its rule, and all with the front. Returns the right of the last one

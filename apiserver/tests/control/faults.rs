@@ -1,5 +1,8 @@
 //! Faults of requests.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use revstore_apiserver::ClockMode;
 use revstore_apiserver::control_api::fault::{
     Action, FrontSelector, RULES_MAX, Rule, Selector, Trigger,
@@ -156,6 +159,25 @@ fn connections_are_reset_refused_and_delays_wait_for_the_clock() {
         }
         assert_eq!(delayed.join().expect("no panic"), 200);
     });
+}
+
+#[test]
+fn goaway_is_announced_over_http_1() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    fixture.ok("FaultAdd", &json!({"next": 1, "goaway": true}));
+    let address = fixture.server.endpoint().trim_start_matches("http://");
+    let mut connection = TcpStream::connect(address).expect("the server listens");
+    let head = format!("GET {MAPS} HTTP/1.1\r\nHost: test\r\n\r\n");
+    connection
+        .write_all(head.as_bytes())
+        .expect("the server reads");
+    // The server closes the connection after the answer.
+    let mut answer = String::new();
+    connection
+        .read_to_string(&mut answer)
+        .expect("the server closes");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
 
 #[test]
