@@ -8,14 +8,10 @@ import contextlib
 import re
 import time
 
-from server import Driver, Server
+from server import Driver, Server, Unable
 
 # How long a call is waited for that is expected to hang.
 PATIENCE = 20
-
-
-class Unable(Exception):
-    """A client cannot be used as a cell needs it."""
 
 
 class Session:
