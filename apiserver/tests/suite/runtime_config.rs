@@ -101,7 +101,11 @@ fn objects_are_those_of_all_versions() -> TestResult {
     assert_eq!(versions, ["resource.k8s.io/v1", "resource.k8s.io/v1beta1"]);
     for entry in entries.as_array().into_iter().flatten() {
         let has_spec = entry["apiVersion"] == "resource.k8s.io/v1beta1";
-        assert_eq!(!entry["fieldsV1"]["f:spec"].is_null(), has_spec, "{entries}");
+        assert_eq!(
+            !entry["fieldsV1"]["f:spec"].is_null(),
+            has_spec,
+            "{entries}"
+        );
     }
     let slice = json!({"metadata": {"name": "s"}, "spec": {"driver": "d.e", "nodeName": "n", "pool": {
         "name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [

@@ -185,6 +185,7 @@ impl ControlClock {
     }
 
     /// Creates an independent clock with the mode, the time and the idle time that this one has now. Nothing follows it.
+    #[must_use]
     pub fn copy(&self) -> Self {
         let (time, idle) = {
             let state = self.shared().state.lock();

@@ -300,7 +300,7 @@ impl AsyncWrite for Kept {
     fn is_write_vectored(&self) -> bool {
         self.stream
             .as_ref()
-            .is_some_and(|it| it.is_write_vectored())
+            .is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

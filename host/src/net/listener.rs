@@ -293,6 +293,9 @@ impl Listener {
 /// Serves a connection that the program has made itself, such as one in memory, like
 /// [`serve_connection_until`](crate::net::serve_connection_until), with a gate. `shutdown` is called twice. A connection that
 /// the gate refuses is closed.
+///
+/// # Errors
+/// The connection has failed.
 pub async fn serve_gated_connection<M, S>(
     stream: impl AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin + 'static,
     options: HttpOptions,

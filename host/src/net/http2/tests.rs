@@ -327,20 +327,20 @@ async fn next_frame(client: &mut DuplexStream) -> (FrameHeader, Vec<u8>) {
 }
 
 /// A client writes a request behind the acknowledgement of a shutdown, before it knows of the last GOAWAY. The library once
-/// ended the connection with PROTOCOL_ERROR at the window update, and the request that was under way was lost.
+/// ended the connection with `PROTOCOL_ERROR` at the window update, and the request that was under way was lost.
 #[tokio::test]
 async fn a_request_behind_the_acknowledgement_of_a_shutdown_ends_no_other() {
     // In pieces of all sizes: the frames that matter have 57 bytes.
     for size in (1..=57).chain([SOCKET_BYTES]) {
         let (answer, answered) = oneshot::channel::<()>();
-        let (shut_down, shutdown) = oneshot::channel::<()>();
-        let first = Arc::new(parking_lot::Mutex::new(Some((shut_down, answered))));
+        let (begin, begun) = oneshot::channel::<()>();
+        let first = Arc::new(parking_lot::Mutex::new(Some((begin, answered))));
         let respond = move |_| {
             let first = first.lock().take();
             async move {
                 // The shutdown begins while the first request is under way.
-                if let Some((shut_down, answered)) = first {
-                    shut_down.send(()).unwrap();
+                if let Some((begin, answered)) = first {
+                    begin.send(()).unwrap();
                     answered.await.unwrap();
                 }
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
@@ -348,7 +348,7 @@ async fn a_request_behind_the_acknowledgement_of_a_shutdown_ends_no_other() {
         };
         let make_service = move |_| service_fn(respond.clone());
         let (mut client, served) = server_until(make_service, SOCKET_BYTES, async {
-            shutdown.await.unwrap();
+            begun.await.unwrap();
         });
         let talking = async move {
             let request = |stream| frame(HEADERS, END_STREAM | END_HEADERS, stream, REQUEST);

@@ -75,6 +75,10 @@ pub enum Certificate {
 /// The certificates that clients must present, or may present if they are [`optional`](Self::optional).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "options that do not depend on each other"
+)]
 pub struct ClientAuth {
     /// The authorities that sign client certificates, read once; `None` for the authorities of the system.
     pub trusted_ca_file: Option<PathBuf>,
