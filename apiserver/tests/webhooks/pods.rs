@@ -186,6 +186,12 @@ fn a_changed_name_is_an_error_of_the_object() -> TestResult {
         let found = answer["details"]["causes"].as_array().map(Vec::len);
         assert_eq!(found, Some(causes), "{answer}");
     }
+    // One that the client changes is an error of the request.
+    *patch.lock().expect("no panic") = Some(json!([]));
+    let change = r#"{"metadata":{"name":"b"}}"#;
+    let (code, answer) = value(&send(&server, "PATCH", &format!("{maps}/a"), change));
+    let message = "the name of the object (b) does not match the name on the URL (a)";
+    assert_eq!((code, &answer["message"]), (400, &json!(message)));
     let (_, kept) = value(&send(&server, "GET", &format!("{maps}/a"), ""));
     assert_eq!(kept.get("data"), None);
     Ok(())

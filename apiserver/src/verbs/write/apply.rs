@@ -17,7 +17,7 @@ use crate::http::{Accepted, Answer, Exchange, Front, Target, read_body};
 use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
 use crate::verbs::read::reference;
-use crate::verbs::write::facet_change::{Current, FacetChange};
+use crate::verbs::write::facet_change::{Current, FacetChange, check_requested_name};
 use crate::verbs::write::{answer_written, set_requester};
 
 /// The number of times that an apply is tried again, because another request creates or deletes its object meanwhile.
@@ -125,7 +125,7 @@ impl Apply<'_> {
             let create = exchange.info.attributes().with_verb("create");
             self.front.authorizer.check(&exchange.user, create)?;
             let mut new = applied(None)?;
-            check_name(&target.name, &new)?;
+            check_requested_name(&target.name, &new)?;
             self.front.check_definition(resource, &target.name).await?;
             let mutated = admission.mutate(Operation::Create, Some(&mut new), None);
             mutated.await?;
@@ -167,22 +167,5 @@ fn read_config(bytes: &[u8]) -> Result<(JsonObject, Vec<String>), RequestError> 
             let text = format!("the configuration is {found}, not an object");
             Err(undecodable(&text))
         }
-    }
-}
-
-/// Checks the name in the configuration of an object that an apply creates.
-fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
-    let found = object
-        .get("metadata")
-        .and_then(|metadata| metadata.get("name"));
-    let found = found.and_then(Value::as_str).unwrap_or_default();
-    match found {
-        _ if found == name => Ok(()),
-        "" => Err(RequestError::BadRequest(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        ))),
-        _ => Err(RequestError::BadRequest(format!(
-            "the name of the object ({found}) does not match the name on the URL ({name})"
-        ))),
     }
 }

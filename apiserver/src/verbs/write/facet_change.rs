@@ -50,6 +50,11 @@ where
             Some(_) => Operation::Update,
             None => Operation::Create,
         };
+        let has_name =
+            operation == Operation::Update && matches!(self.facet, Facet::Whole | Facet::Status);
+        if has_name {
+            check_requested_name(&target.name, &new)?;
+        }
         let seen = match (self.facet, old) {
             (Facet::Scale, Some(old)) => Some(self.facet.shown(resource, old)?),
             _ => live.as_deref().map(Cow::Borrowed),
@@ -58,13 +63,33 @@ where
             .admission
             .mutate(operation, Some(&mut new), seen.as_deref());
         admitted.await?;
-        if operation == Operation::Update && matches!(self.facet, Facet::Whole | Facet::Status) {
+        if has_name {
             check_name(resource, &target.name, &new)?;
         }
         if let Some(write) = Front::policy_write(exchange, resource, target) {
             write.check(&front.authorizer, &new, old)?;
         }
         self.tracker.completed(self.facet, old, new)
+    }
+}
+
+/// Checks that what a client wants has the name of the path.
+///
+/// # Errors
+/// 400.
+pub(crate) fn check_requested_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
+    let found = object
+        .get("metadata")
+        .and_then(|metadata| metadata.get("name"));
+    let found = found.and_then(Value::as_str).unwrap_or_default();
+    match found {
+        _ if found == name => Ok(()),
+        "" => Err(RequestError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        ))),
+        _ => Err(RequestError::BadRequest(format!(
+            "the name of the object ({found}) does not match the name on the URL ({name})"
+        ))),
     }
 }
 
