@@ -1,14 +1,16 @@
 //! All plugins that are on, in their order.
 
+use std::time::Instant;
+
 use revstore_structured_merge::read_entries;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 
 use crate::admission::{Attributes, Phase, Plugin, PluginNames, TolerationSeconds};
 
-/// The plugins of a server.
+/// The plugins of a server, with their names.
 #[derive(Debug, Default)]
-pub(crate) struct Chain(Vec<Box<dyn Plugin>>);
+pub(crate) struct Chain(Vec<(&'static str, Box<dyn Plugin>)>);
 
 impl Chain {
     /// Returns the chain of the plugins with some names.
@@ -18,7 +20,9 @@ impl Chain {
 
     /// Returns whether a plugin does something for a request in a phase.
     pub(crate) fn handles(&self, phase: Phase, request: &Attributes<'_>) -> bool {
-        self.0.iter().any(|plugin| plugin.handles(phase, request))
+        self.0
+            .iter()
+            .any(|(_, plugin)| plugin.handles(phase, request))
     }
 
     /// Changes a new object.
@@ -28,10 +32,21 @@ impl Chain {
     pub(crate) async fn mutate(
         &self,
         request: &Attributes<'_>,
+        object: Option<&mut JsonObject>,
+    ) -> Result<(), RequestError> {
+        let started = Instant::now();
+        let result = self.mutate_by_all(request, object).await;
+        observe(request, None, Phase::Mutate, started, &result);
+        result
+    }
+
+    async fn mutate_by_all(
+        &self,
+        request: &Attributes<'_>,
         mut object: Option<&mut JsonObject>,
     ) -> Result<(), RequestError> {
         loop {
-            for plugin in &self.0 {
+            for (name, plugin) in &self.0 {
                 if !plugin.handles(Phase::Mutate, request) {
                     continue;
                 }
@@ -39,7 +54,10 @@ impl Chain {
                     Some(object) if plugin.is_foreign() => Some(entries(object)),
                     _ => None,
                 };
-                plugin.mutate(request, object.as_deref_mut()).await?;
+                let started = Instant::now();
+                let result = plugin.mutate(request, object.as_deref_mut()).await;
+                observe(request, Some(name), Phase::Mutate, started, &result);
+                result?;
                 if let (Some(before), Some(object)) = (before, object.as_deref_mut()) {
                     check_entries(request, object, before);
                 }
@@ -59,13 +77,45 @@ impl Chain {
         request: &Attributes<'_>,
         object: Option<&JsonObject>,
     ) -> Result<(), RequestError> {
-        for plugin in &self.0 {
+        let started = Instant::now();
+        let result = self.validate_by_all(request, object).await;
+        observe(request, None, Phase::Validate, started, &result);
+        result
+    }
+
+    async fn validate_by_all(
+        &self,
+        request: &Attributes<'_>,
+        object: Option<&JsonObject>,
+    ) -> Result<(), RequestError> {
+        for (name, plugin) in &self.0 {
             if plugin.handles(Phase::Validate, request) {
-                plugin.validate(request, object).await?;
+                let started = Instant::now();
+                let result = plugin.validate(request, object).await;
+                observe(request, Some(name), Phase::Validate, started, &result);
+                result?;
             }
         }
         Ok(())
     }
+}
+
+/// Measures a phase of one plugin, or of all.
+fn observe(
+    request: &Attributes<'_>,
+    plugin: Option<&str>,
+    phase: Phase,
+    started: Instant,
+    result: &Result<(), RequestError>,
+) {
+    let kind = match phase {
+        Phase::Mutate => "admit",
+        Phase::Validate => "validate",
+    };
+    let labels = (request.operation.name(), kind);
+    let elapsed = started.elapsed();
+    let metrics = &request.front.metrics;
+    metrics.admitted(plugin, labels, result.is_err(), elapsed);
 }
 
 /// Returns `managedFields` of an object.

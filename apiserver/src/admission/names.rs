@@ -218,11 +218,10 @@ impl PluginNames {
         is_in(&self.enabled) || is_default && !is_in(&self.disabled)
     }
 
-    /// Makes all plugins that are on.
-    pub(super) fn make(&self, seconds: TolerationSeconds) -> Vec<Box<dyn Plugin>> {
+    /// Makes all plugins that are on, with their names.
+    pub(super) fn make(&self, seconds: TolerationSeconds) -> Vec<(&'static str, Box<dyn Plugin>)> {
         let on = PLUGINS.iter().filter(|plugin| self.is_on(plugin));
-        on.filter_map(|plugin| plugin.make)
-            .map(|make| make(seconds))
+        on.filter_map(|plugin| Some((plugin.name, plugin.make?(seconds))))
             .collect()
     }
 }

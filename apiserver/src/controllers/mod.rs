@@ -171,6 +171,10 @@ impl Starting {
             .clock(clock.clone())
             .limits(limits)
             .build();
+        let measured = queue.clone();
+        self.front
+            .metrics
+            .add_queue(account, move || measured.metrics());
         let client = Client::new(&self.front, account);
         let controller = Arc::new(new(client, self.monitors.clone(), queue.clone()));
         self.observers.push(controller.clone());

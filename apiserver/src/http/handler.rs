@@ -18,7 +18,8 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status, StatusDetails};
 
 use crate::admission::Chain;
 use crate::auth::{
-    Attributes, Authenticated, Authenticator, Authorizer, Client, Credentials, Impersonation, User,
+    Attributes, Authenticated, Authenticator, Authorizer, Client, Credentials, Impersonation,
+    MASTERS, User,
 };
 use crate::catalog::{Catalog, Origin, Resource};
 use crate::control::RequestControl;
@@ -28,7 +29,7 @@ use crate::http::reader::{self, Until};
 use crate::http::{
     Accepted, Answer, Body, Exchange, Limits, RequestInfo, Target, gzip, paths, websocket,
 };
-use crate::metrics::{Requests, WebhookMetrics};
+use crate::metrics::{Requests, ServerMetrics, WebhookMetrics};
 use crate::openapi::Documents;
 use crate::quota::Grants;
 use crate::storage::Storage;
@@ -49,6 +50,7 @@ pub(crate) struct Front {
     pub(crate) storage: Arc<Storage>,
     pub(crate) requests: Requests,
     pub(crate) webhook_metrics: WebhookMetrics,
+    pub(crate) metrics: ServerMetrics,
     pub(crate) request_timeout: Duration,
     pub(crate) min_request_timeout: Duration,
     pub(crate) limits: Limits,
@@ -189,11 +191,25 @@ impl Front {
         client: &Client,
         trusted: bool,
     ) -> Result<(), RequestError> {
+        let started = Instant::now();
         let attributes = exchange.info.attributes();
-        exchange.user = self
+        let authenticated = self
             .authenticate(&mut exchange.headers, client, trusted, attributes)
-            .await?;
-        self.authorizer.check(&exchange.user, attributes)
+            .await;
+        let after = Instant::now();
+        let user = match &authenticated {
+            Ok(user) => Some(&*user.name),
+            // What impersonation fails with comes after the authentication.
+            Err(error) if error.status().code != 401 => Some(""),
+            Err(_) => None,
+        };
+        self.metrics.authenticated(user, after - started);
+        exchange.user = authenticated?;
+        let checked = self.authorizer.check(&exchange.user, attributes);
+        let by_roles = (!exchange.user.is_in(MASTERS)).then(|| self.authorizer.has_roles());
+        self.metrics
+            .authorized(checked.is_ok(), by_roles, after.elapsed());
+        checked
     }
 
     /// Finds the user of a request, who may make it in the name of another one.

@@ -83,6 +83,13 @@ impl Limits {
         limit.acquire(work.seats, self.wait).await
     }
 
+    /// Returns the numbers of requests that wait, with the names that metrics have for them.
+    pub(crate) fn waiting(&self) -> [(&'static str, usize); 2] {
+        // Relaxed: the counts order nothing.
+        [("mutating", &self.writes), ("readOnly", &self.reads)]
+            .map(|(kind, limit)| (kind, limit.queued.load(Ordering::Relaxed)))
+    }
+
     /// Counts a request until the value is dropped.
     pub(crate) fn begin(&self) -> InFlight<'_> {
         self.in_flight.send_modify(|count| *count += 1);

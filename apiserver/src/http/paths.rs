@@ -48,8 +48,15 @@ pub(crate) async fn answer(front: &Front, exchange: &Exchange) -> Result<Answer,
             let page = metrics::page(
                 &front.requests,
                 &front.webhook_metrics,
+                &front.metrics,
+                front.limits.waiting(),
                 &front.storage.cache,
             );
+            let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
+            Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
+        }
+        ["metrics", "slis"] if is_read => {
+            let page = metrics::checks_page(&front.metrics);
             let page = page.map_err(|error| RequestError::Internal(error.to_string()))?;
             Ok(Answer::new(StatusCode::OK, CONTENT_TYPE, page))
         }
@@ -105,6 +112,7 @@ fn index(front: &Front) -> Answer {
         "/apis",
         "/apis/",
         "/metrics",
+        "/metrics/slis",
         "/openapi/v2",
         "/openapi/v3",
         "/openapi/v3/",
@@ -168,6 +176,7 @@ async fn health(front: &Front, exchange: &Exchange, parts: &[&str]) -> Answer {
             SHUTDOWN if front.is_stopping() => Err(format!("{check} failed: reason withheld")),
             _ => Ok(()),
         };
+        front.metrics.checked(name, check, result.is_ok());
         failed.extend(result.err().map(|error| (*check, error)));
     }
     if parts.len() > 1 {

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::controllers::{self, RunningControllers};
 use crate::http::{Front, Limits, Random};
 use crate::load::Manifests;
-use crate::metrics::{Requests, WebhookMetrics};
+use crate::metrics::{Requests, ServerMetrics, WebhookMetrics};
 use crate::openapi::Documents;
 use crate::quota::Grants;
 use crate::storage::Storage;
@@ -102,6 +102,8 @@ impl Blueprint {
             storage: storage.clone(),
             requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
             webhook_metrics: WebhookMetrics::new()
+                .map_err(|error| RequestError::Internal(error.to_string()))?,
+            metrics: ServerMetrics::new()
                 .map_err(|error| RequestError::Internal(error.to_string()))?,
             request_timeout: config.request_timeout,
             min_request_timeout: config.min_request_timeout,

@@ -1,5 +1,7 @@
 //! The decisions about pods, templates of pods, and namespaces.
 
+use std::borrow::Cow;
+
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
@@ -8,10 +10,11 @@ use serde_json::Value;
 use crate::admission::builtin::objects;
 use crate::admission::pod_security::existing;
 use crate::admission::pod_security::pod::Pod;
-use crate::admission::pod_security::policy::{PREFIX, Policy, Standard};
+use crate::admission::pod_security::policy::{PREFIX, Policy, Standard, Version};
 use crate::admission::pod_security::registry::{details, violations};
 use crate::admission::{Attributes, Decision, Operation, Phase, Plugin};
 use crate::builtin::edit;
+use crate::metrics::Evaluation;
 
 /// The subresources of pods that do not change what the checks read.
 const HARMLESS: [&str; 8] = [
@@ -40,6 +43,9 @@ const TEMPLATES: [(&str, &str, &[&str]); 8] = [
     ),
     ("batch", "jobs", &["spec", "template"]),
 ];
+
+/// The minor version of Kubernetes 1 that this server has.
+const LATEST_MINOR: u64 = 36;
 
 /// The plugin `PodSecurity`.
 #[derive(Debug)]
@@ -103,6 +109,7 @@ async fn check_pod(request: &Attributes<'_>, pod: &JsonObject) -> Result<(), Req
     let policy = policy(request).await?;
     if policy.is_privileged() {
         annotate(request, "enforce-policy", &Standard::NONE.to_string());
+        count(request, "enforce", policy.enforce, true);
         return Ok(());
     }
     if request.old.is_some_and(|old| !is_significant(pod, old)) {
@@ -112,6 +119,7 @@ async fn check_pod(request: &Attributes<'_>, pod: &JsonObject) -> Result<(), Req
     annotate(request, "enforce-policy", &policy.enforce.to_string());
     let seen = Pod::of(pod);
     let found = violations(policy.enforce, seen);
+    count(request, "enforce", policy.enforce, found.is_empty());
     audit(request, &policy, seen);
     if found.is_empty() {
         warn(request, &policy, seen);
@@ -144,14 +152,42 @@ async fn check_template(request: &Attributes<'_>, object: &JsonObject, path: &[&
 
 fn audit(request: &Attributes<'_>, policy: &Policy, pod: Pod<'_>) {
     if let Some(text) = report(policy.audit, pod) {
+        count(request, "audit", policy.audit, false);
         annotate(request, "audit-violations", &text);
     }
 }
 
 fn warn(request: &Attributes<'_>, policy: &Policy, pod: Pod<'_>) {
     if let Some(text) = report(policy.warn, pod) {
+        count(request, "warn", policy.warn, false);
         request.exchange.warn(text);
     }
+}
+
+/// Counts an evaluation. Of those that are only reported, kube-apiserver counts the violations.
+fn count(request: &Attributes<'_>, mode: &str, standard: Standard, is_allowed: bool) {
+    let version = match standard.version {
+        Version::Minor(minor) if !standard.is_privileged() => {
+            if minor <= LATEST_MINOR {
+                Cow::Owned(format!("v1.{minor}"))
+            } else {
+                "future".into()
+            }
+        }
+        _ => "latest".into(),
+    };
+    request.front.metrics.evaluated(Evaluation {
+        is_allowed,
+        level: standard.level.name(),
+        version: &version,
+        mode,
+        operation: match request.operation {
+            Operation::Create => "create",
+            _ => "update",
+        },
+        resource: if is_pod(request) { "pod" } else { "controller" },
+        subresource: request.subresource,
+    });
 }
 
 fn report(standard: Standard, pod: Pod<'_>) -> Option<String> {

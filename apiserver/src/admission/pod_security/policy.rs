@@ -25,7 +25,7 @@ impl Level {
         levels.into_iter().find(|level| level.name() == text)
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Privileged => "privileged",
             Self::Baseline => "baseline",
