@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use revstore_kinds as kinds;
@@ -173,6 +174,19 @@ fn strategies(rules: builtin::Rules, object: &'static kinds::Type, group: &str) 
 /// The stores that several versions share, by group, version and plural.
 type Shared = BTreeMap<(String, String, String), Arc<Stored>>;
 
+/// Returns the number of the version of a resource in its cache: 0 for the one that is stored.
+fn version_number(resource: &kinds::Resource) -> u16 {
+    let own = (resource.group(), resource.version());
+    let of_plural = || VIEWS.iter().filter(|view| view.2 == resource.plural());
+    let Some(view) = of_plural().find(|view| (view.0, view.1) == own) else {
+        return 0;
+    };
+    let stored = (view.3, view.4);
+    let views = of_plural().filter(|view| (view.3, view.4) == stored);
+    let before = views.take_while(|view| (view.0, view.1) != own).count();
+    u16::try_from(before + 1).unwrap_or(u16::MAX)
+}
+
 fn build(
     resource: &'static kinds::Resource,
     storage: &Storage,
@@ -223,16 +237,7 @@ fn build(
         }
         None => None,
     };
-    // The stored version is the first one of its cache.
-    let version = view.map_or(0, |(.., group, stored, _)| {
-        let views = VIEWS.iter().filter(|(.., plural, of, from, _)| {
-            (*of, *from, *plural) == (*group, *stored, resource.plural())
-        });
-        let names = views.map(|(group, version, ..)| (*group, *version));
-        let own = (resource.group(), resource.version());
-        let number = names.take_while(|names| *names != own).count() + 1;
-        u16::try_from(number).unwrap_or_default()
-    });
+    let version = version_number(resource);
     let view = view.map(|(.., convert)| -> Arc<dyn Presentation> {
         Arc::new(View {
             convert: *convert,
@@ -310,10 +315,12 @@ fn deprecation_warning(resource: &kinds::Resource) -> Option<String> {
         deprecation.since
     );
     if let Some(removed) = deprecation.removed {
-        warning.push_str(&format!(", unavailable in v{removed}+"));
+        // Writing to a string does not fail.
+        let _ = write!(warning, ", unavailable in v{removed}+");
     }
     if let Some((group, version, kind)) = deprecation.replacement {
-        warning.push_str(&format!("; use {} {kind}", api_version(group, version)));
+        let replacement = api_version(group, version);
+        let _ = write!(warning, "; use {replacement} {kind}");
     }
     Some(warning)
 }

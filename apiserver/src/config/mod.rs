@@ -184,19 +184,7 @@ impl Config {
     fn from_values(values: &mut Values) -> Result<Self, ConfigError> {
         watch_cache::check(values)?;
         let fail = |message: String| Err(ConfigError::new(message));
-        let http = match values.get(&flags::LISTEN_HTTP).as_str() {
-            "" => None,
-            text => match text.trim_start_matches("http://").parse::<SocketAddr>() {
-                Ok(address) if address.ip().is_loopback() => Some(address),
-                Ok(address) => {
-                    return fail(format!(
-                        "--listen-http={address}: only addresses of the loopback interface are allowed, \
-                         because requests without a token are those of an administrator"
-                    ));
-                }
-                Err(error) => return fail(format!("--listen-http={text}: {error}")),
-            },
-        };
+        let http = http_address(values)?;
         let bind: IpAddr = match values.get(&flags::BIND_ADDRESS).parse() {
             Ok(address) => address,
             Err(error) => return fail(format!("--bind-address: {error}")),
@@ -318,6 +306,21 @@ impl Config {
             controllers: Controllers::none(),
             ..Self::default()
         }
+    }
+}
+
+/// Returns the address for plain HTTP.
+fn http_address(values: &mut Values) -> Result<Option<SocketAddr>, ConfigError> {
+    let text = values.get(&flags::LISTEN_HTTP);
+    let fail = |message: String| Err(ConfigError::new(message));
+    match text.trim_start_matches("http://").parse::<SocketAddr>() {
+        _ if text.is_empty() => Ok(None),
+        Ok(address) if address.ip().is_loopback() => Ok(Some(address)),
+        Ok(address) => fail(format!(
+            "--listen-http={address}: only addresses of the loopback interface are allowed, because requests without a \
+             token are those of an administrator"
+        )),
+        Err(error) => fail(format!("--listen-http={text}: {error}")),
     }
 }
 
