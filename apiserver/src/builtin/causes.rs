@@ -100,16 +100,32 @@ impl Causes {
         }
     }
 
+    /// Checks a text with a function that returns what is wrong with it. An absent one is empty.
+    pub(crate) fn check_present_text(
+        &mut self,
+        field: &Field<'_>,
+        error: fn(&str) -> Option<String>,
+    ) {
+        if let Some(detail) = error(field.text()) {
+            self.invalid_at(field.path(), field.text(), &detail);
+        }
+    }
+
     /// Checks a name with an optional domain that must be set. An empty one has two causes.
     pub(crate) fn check_qualified_name(&mut self, field: &Field<'_>) {
-        let path = || field.path();
-        if let Some(detail) = names::qualified_name_error(field.text()) {
-            self.push(StatusCause::invalid(path(), field.text(), &detail));
+        self.check_qualified_text(field, field.text());
+    }
+
+    /// Checks a text that is a name with an optional domain, and belongs to a field.
+    pub(crate) fn check_qualified_text(&mut self, field: &Field<'_>, text: &str) {
+        if let Some(detail) = names::qualified_name_error(text) {
+            self.invalid_at(field.path(), text, &detail);
         }
-        if field.text().is_empty()
+        if (text.is_empty() || text.ends_with('/'))
+            && !text.starts_with('/')
             && let Some(detail) = names::qualified_name_error("-")
         {
-            self.push(StatusCause::invalid(path(), "", &detail));
+            self.invalid_at(field.path(), text, &detail);
         }
     }
 
@@ -208,6 +224,13 @@ impl Causes {
         }
     }
 
+    /// Checks that a text, which is empty if it is absent, is as in the previous version.
+    pub(crate) fn check_immutable_text(&mut self, new: &Field<'_>, old: &Field<'_>) {
+        if new.text() != old.text() {
+            self.invalid_at(new.path(), new.text(), names::IMMUTABLE);
+        }
+    }
+
     /// Checks that a text is set and a DNS label.
     pub(crate) fn check_required_label(&mut self, field: &Field<'_>) {
         if self.check_required(field) {
@@ -225,9 +248,7 @@ impl Causes {
     /// Checks the keys and values of labels.
     pub(crate) fn check_labels(&mut self, labels: &Field<'_>) {
         for (key, value) in labels.entries() {
-            if let Some(detail) = names::qualified_name_error(key) {
-                self.push(StatusCause::invalid(labels.path(), key, &detail));
-            }
+            self.check_qualified_text(labels, key);
             if let Some(detail) = names::label_value_error(value.text()) {
                 self.push(StatusCause::invalid(labels.path(), value.value(), &detail));
             }
@@ -264,10 +285,7 @@ impl Causes {
                     "not a valid selector operator",
                 )),
             }
-            let key = requirement.child("key");
-            if let Some(detail) = names::qualified_name_error(key.text()) {
-                self.push(StatusCause::invalid(key.path(), key.text(), &detail));
-            }
+            self.check_qualified_name(&requirement.child("key"));
             for value in values.items() {
                 if let Some(detail) = names::label_value_error(value.text()) {
                     self.invalid(&value, &detail);
@@ -321,18 +339,28 @@ impl Causes {
 
 /// Returns whether a name without a domain is that of a resource.
 pub(crate) fn is_standard(name: &str) -> bool {
-    let base = name
-        .strip_prefix("requests.")
-        .or_else(|| name.strip_prefix("limits."))
-        .unwrap_or(name);
+    const AMOUNTS: [&str; 11] = [
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "storage",
+        "requests.storage",
+    ];
     is_counted(name)
-        || ["cpu", "memory", "ephemeral-storage", "storage"].contains(&base)
-        || base.starts_with("hugepages-")
+        || AMOUNTS.contains(&name)
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
 }
 
 /// Returns whether a resource counts objects.
 fn is_counted(resource: &str) -> bool {
-    const COUNTED: [&str; 10] = [
+    const COUNTED: [&str; 9] = [
         "pods",
         "resourcequotas",
         "services",
@@ -342,14 +370,18 @@ fn is_counted(resource: &str) -> bool {
         "persistentvolumeclaims",
         "services.nodeports",
         "services.loadbalancers",
-        "limitranges",
     ];
-    COUNTED.contains(&resource) || resource.starts_with("count/")
+    COUNTED.contains(&resource)
+}
+
+/// Returns whether a resource belongs to Kubernetes: it has no domain, or one of Kubernetes.
+pub(crate) fn is_native(resource: &str) -> bool {
+    !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
 /// Returns whether a resource is one that nodes advertise under a domain of their own.
 pub(crate) fn is_extended(resource: &str) -> bool {
-    resource.split_once('/').is_some_and(|(domain, _)| {
-        !domain.ends_with("kubernetes.io") && domain != "requests.storage"
-    })
+    !is_native(resource)
+        && !resource.starts_with("requests.")
+        && names::qualified_name_error(&format!("requests.{resource}")).is_none()
 }

@@ -75,6 +75,17 @@ impl Quantity {
         self.0 % NANO == 0
     }
 
+    /// Returns the number without its fraction, which is rounded up.
+    pub(crate) fn rounded_up(self) -> Self {
+        let whole = self.0.div_euclid(NANO) + i128::from(self.0.rem_euclid(NANO) != 0);
+        Self(whole.saturating_mul(NANO))
+    }
+
+    /// Returns whether it is a multiple of another number, which is not 0.
+    pub(crate) fn is_multiple_of(self, other: Self) -> bool {
+        other.0 != 0 && self.0 % other.0 == 0
+    }
+
     /// Returns a whole number.
     pub(crate) fn integer(number: i64) -> Self {
         Self(i128::from(number).saturating_mul(NANO))
@@ -100,6 +111,11 @@ impl Quantity {
         }
         let fraction = format!("{rest:09}");
         format!("{sign}{whole}.{}", fraction.trim_end_matches('0'))
+    }
+
+    /// Returns the nearest number that a machine computes with.
+    pub(crate) fn to_float(self) -> f64 {
+        self.decimal_text().parse().unwrap_or_default()
     }
 
     /// Returns the sum.

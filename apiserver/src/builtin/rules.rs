@@ -65,6 +65,8 @@ pub(super) struct Kind {
     pub(super) update_status: fn(&mut JsonObject, &JsonObject, &str),
     /// Checks a new version.
     pub(super) validate: fn(&Field<'_>, &mut Causes),
+    /// Checks what only a new object cannot have, after `validate`.
+    pub(super) validate_create: fn(&Field<'_>, &mut Causes),
     /// Checks a new version as the successor of an old one, after `validate`.
     pub(super) validate_update: fn(&Field<'_>, &Field<'_>, &mut Causes),
     /// Checks a new version that the status subresource writes.
@@ -92,6 +94,7 @@ impl Kind {
             update: |_, _| {},
             update_status: |_, _, _| {},
             validate: |_, _| {},
+            validate_create: |_, _| {},
             validate_update: |_, _, _| {},
             validate_status: |_, _, _| {},
         }
@@ -388,6 +391,7 @@ impl Strategy for Rules {
         let object = Field::root(object);
         self.check_finalizers(&object, &mut causes);
         (self.kind.validate)(&object, &mut causes);
+        (self.kind.validate_create)(&object, &mut causes);
         causes.into_vec()
     }
 

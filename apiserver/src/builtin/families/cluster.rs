@@ -1,10 +1,12 @@
 //! Namespaces and nodes.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
+use revstore_watch_cache::status::{CauseReason, ResourceName, Status, StatusCause};
 
 use super::pod::EFFECTS;
 use crate::builtin::causes::Causes;
@@ -154,32 +156,63 @@ fn agree_cidrs(node: &mut JsonObject) {
 
 fn check_node(node: &Field<'_>, causes: &mut Causes) {
     let spec = node.child("spec");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     // The path is not that of the taints.
     let taints = spec
         .child("taints")
         .placed(&node.child("metadata").child("taints"));
     for taint in taints.items() {
         let (key, effect) = (taint.child("key"), taint.child("effect"));
-        if let Some(detail) = names::qualified_name_error(key.text()) {
-            causes.push(StatusCause::invalid(key.path(), key.text(), &detail));
-        }
+        causes.check_qualified_name(&key);
         if let Some(detail) = names::label_value_error(taint.child("value").text()) {
             causes.invalid(&taint.child("value"), &detail);
         }
         causes.check_required_one_of(&effect, &EFFECTS);
-        if seen.contains(&(key.text(), effect.text())) {
-            causes.push(StatusCause::duplicate(taint.path(), taint.value()));
-        }
-        seen.push((key.text(), effect.text()));
-    }
-    for cidr in spec.child("podCIDRs").items() {
-        if !names::is_cidr(cidr.text()) {
-            causes.invalid(
-                &cidr,
-                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+        if !seen.insert((key.text(), effect.text())) {
+            // Fields are in the form of upstream's type.
+            let shown = format!(
+                "Duplicate value: {{\"Key\":{},\"Value\":{},\"Effect\":{},\"TimeAdded\":null}}: taints must \
+                 be unique by key and effect pair",
+                json!(key.text()),
+                json!(taint.child("value").text()),
+                json!(effect.text())
             );
+            causes.push(StatusCause {
+                field: taint.path().into(),
+                ..StatusCause::new(CauseReason::DUPLICATE, shown)
+            });
         }
+    }
+    check_resources(node, causes);
+    let cidrs = spec.child("podCIDRs");
+    for cidr in cidrs.items() {
+        causes.check_present_text(&cidr, names::cidr_error);
+    }
+    if cidrs.len() < 2 {
+        return;
+    }
+    let families: Result<Vec<bool>, (usize, &str)> = cidrs
+        .items()
+        .enumerate()
+        .map(|(index, cidr)| match names::Cidr::parse(cidr.text()) {
+            Some(parsed) => Ok(parsed.is_ipv4()),
+            None => Err((index, cidr.text())),
+        })
+        .collect();
+    let dual = match families {
+        Ok(families) => families.contains(&true) && families.contains(&false),
+        Err((index, text)) => {
+            let detail = format!(
+                "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> \
+                 (invalid CIDR address: {text})"
+            );
+            causes.push(StatusCause::internal(cidrs.path(), &detail));
+            false
+        }
+    };
+    if !dual || cidrs.len() > 2 {
+        let detail = "may specify no more than one CIDR for each IP family";
+        causes.invalid(&cidrs, detail);
     }
 }
 
@@ -194,20 +227,25 @@ fn check_node_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
 }
 
 fn check_addresses(new: &Field<'_>, _: &Field<'_>, causes: &mut Causes) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for address in new.at(&["status", "addresses"]).items() {
         let key = (
             address.child("type").text(),
             address.child("address").text(),
         );
-        if seen.contains(&key) {
+        if !seen.insert(key) {
             causes.push(StatusCause::duplicate(address.path(), address.value()));
         }
-        seen.push(key);
     }
+    check_resources(new, causes);
+}
+
+/// Checks the resources of a node.
+fn check_resources(node: &Field<'_>, causes: &mut Causes) {
     for list in ["capacity", "allocatable"] {
-        for (name, quantity) in new.child("status").child(list).entries() {
-            causes.check_resource_quantity(name, &quantity);
+        let list = node.child("status").child(list);
+        for (name, quantity) in list.entries() {
+            causes.check_resource_quantity(name, &quantity.placed(&list.child(name)));
         }
     }
 }

@@ -16,8 +16,11 @@ pub(super) mod service;
 mod storage;
 pub(super) mod workload;
 
+use std::collections::HashSet;
+
 use super::names;
 use super::rules::{Generation, Kind};
+use crate::custom::text;
 
 /// The families of kinds.
 const FAMILIES: [&[Kind]; 16] = [
@@ -43,9 +46,20 @@ const FAMILIES: [&[Kind]; 16] = [
 const OTHERS: &[Kind] = &[
     Kind {
         validate: |class, causes| {
-            let handler = class.child("handler");
-            if causes.check_required(&handler) {
-                causes.check_text(&handler, names::dns_label_error);
+            causes.check_required_label(&class.child("handler"));
+            let overhead = class.child("overhead");
+            pod::check_overhead(&overhead.child("podFixed"), &overhead, causes);
+            let scheduling = class.child("scheduling");
+            causes.check_labels(&scheduling.child("nodeSelector"));
+            let tolerations = scheduling.child("tolerations");
+            pod::check_tolerations(&tolerations, causes);
+            let mut seen = HashSet::new();
+            for toleration in tolerations.items() {
+                let key = ["key", "operator", "value", "effect"]
+                    .map(|name| toleration.child(name).text());
+                if !seen.insert(key) {
+                    causes.duplicate(&toleration);
+                }
             }
         },
         validate_update: |new, old, causes| {
@@ -66,6 +80,18 @@ const OTHERS: &[Kind] = &[
     Kind::new("scheduling.k8s.io", "Workload"),
     Kind {
         status_keeps_metadata: true,
+        validate: |migration, causes| {
+            let target = migration.at(&["spec", "resource"]);
+            let resource = target.child("resource");
+            if resource.text().is_empty() {
+                causes.required(&resource, "resource is required to be set");
+            }
+            causes.check_text(&resource, text::label_error);
+            causes.check_text(&target.child("group"), names::subdomain_error);
+        },
+        validate_update: |new, old, causes| {
+            causes.check_immutable(&new.child("spec"), &old.child("spec"));
+        },
         ..Kind::new("storagemigration.k8s.io", "StorageVersionMigration")
             .conditional()
             .with_status()

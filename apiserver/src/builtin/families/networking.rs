@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::StatusCause;
+use revstore_watch_cache::status::{FieldPath, StatusCause};
 
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
@@ -16,6 +16,16 @@ const GROUP: &str = "networking.k8s.io";
 pub(super) const KINDS: &[Kind] = &[
     Kind {
         validate: check_ingress,
+        validate_create: |ingress, causes| {
+            let key = "kubernetes.io/ingress.class";
+            let annotation = ingress.at(&["metadata", "annotations"]).key(key);
+            let class = ingress.at(&["spec", "ingressClassName"]);
+            if annotation.is_set() && class.is_set() && annotation.text() != class.text() {
+                let detail = "must match `ingressClassName` when both are specified";
+                let path = FieldPath::new("annotations").child(key);
+                causes.invalid_at(path, annotation.text(), detail);
+            }
+        },
         validate_status: super::service::check_balancer_status,
         ..Kind::new(GROUP, "Ingress").with_status().with_generation()
     },
@@ -27,16 +37,10 @@ pub(super) const KINDS: &[Kind] = &[
                 edit::set_unset(parameters, "scope", "Cluster");
             }
         },
-        validate: |class, causes| {
-            let controller = class.at(&["spec", "controller"]);
-            if causes.check_required(&controller) && !controller.text().contains('/') {
-                let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-                causes.invalid(&controller, detail);
-            }
-        },
+        validate: |class, causes| check_class(&class.child("spec"), causes),
         validate_update: |new, old, causes| {
             let path = ["spec", "controller"];
-            causes.check_immutable(&new.at(&path), &old.at(&path));
+            causes.check_immutable_text(&new.at(&path), &old.at(&path));
         },
         ..Kind::new(GROUP, "IngressClass").with_generation()
     },
@@ -46,28 +50,17 @@ pub(super) const KINDS: &[Kind] = &[
         ..Kind::new(GROUP, "NetworkPolicy").with_generation()
     },
     Kind {
-        name_error: names::ip_error,
-        validate: |address, causes| {
-            causes.check_required(&address.at(&["spec", "parentRef"]));
-        },
+        name_error: names::canonical_ip_error,
+        validate: |address, causes| check_parent(&address.at(&["spec", "parentRef"]), causes),
         validate_update: |new, old, causes| {
-            causes.check_immutable(&new.child("spec"), &old.child("spec"));
+            let path = ["spec", "parentRef"];
+            causes.check_immutable(&new.at(&path), &old.at(&path));
         },
         ..Kind::new(GROUP, "IPAddress")
     },
     Kind {
-        validate: |range, causes| {
-            let list = range.at(&["spec", "cidrs"]);
-            if list.len() == 0 {
-                causes.required(&list, "at least one CIDR required");
-            }
-            for cidr in list.items() {
-                if !names::is_cidr(cidr.text()) {
-                    let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-                    causes.invalid(&cidr, detail);
-                }
-            }
-        },
+        validate_create: |range, causes| check_ranges(&range.at(&["spec", "cidrs"]), causes),
+        validate_update: check_range_update,
         status_keeps_metadata: true,
         ..Kind::new(GROUP, "ServiceCIDR").with_status()
     },
@@ -105,7 +98,114 @@ fn check_ingress(ingress: &Field<'_>, causes: &mut Causes) {
         }
         causes.check_text(&tls.child("secretName"), names::subdomain_error);
     }
-    causes.check_text(&spec.child("ingressClassName"), names::subdomain_error);
+    let class = spec.child("ingressClassName");
+    if class.is_set() {
+        causes.check_present_text(&class, names::subdomain_error);
+    }
+}
+
+/// The maximum length of the name of a controller of ingresses.
+const CONTROLLER_BYTES_MAX: usize = 250;
+
+fn check_class(spec: &Field<'_>, causes: &mut Causes) {
+    let controller = spec.child("controller");
+    if controller.text().len() > CONTROLLER_BYTES_MAX {
+        let cause = StatusCause::too_long(controller.path(), CONTROLLER_BYTES_MAX);
+        causes.push(cause);
+    }
+    causes.check_domain_prefixed_path(&controller);
+    let parameters = spec.child("parameters");
+    if !parameters.is_set() {
+        return;
+    }
+    check_typed_reference(&parameters, causes);
+    let (scope, namespace) = (parameters.child("scope"), parameters.child("namespace"));
+    match scope.text() {
+        "Namespace" if !namespace.is_set() => {
+            let detail = "`parameters.scope` is set to 'Namespace'";
+            causes.required(&namespace, detail);
+        }
+        "Namespace" => causes.check_present_text(&namespace, names::dns_label_error),
+        "Cluster" if namespace.is_set() => {
+            causes.forbidden(&namespace, "`parameters.scope` is set to 'Cluster'");
+        }
+        "Cluster" => {}
+        _ => causes.not_supported(&scope, &["Cluster", "Namespace"]),
+    }
+}
+
+/// Checks a reference to an object of a kind.
+fn check_typed_reference(reference: &Field<'_>, causes: &mut Causes) {
+    let group = reference.child("apiGroup");
+    if group.is_set() {
+        causes.check_present_text(&group, names::subdomain_error);
+    }
+    for name in ["kind", "name"] {
+        if causes.check_required(&reference.child(name)) {
+            causes.check_text(&reference.child(name), names::path_segment_error);
+        }
+    }
+}
+
+/// Checks the object that an address belongs to.
+fn check_parent(parent: &Field<'_>, causes: &mut Causes) {
+    if !parent.is_set() {
+        causes.required(parent, "");
+        return;
+    }
+    causes.check_text(&parent.child("group"), names::subdomain_error);
+    for name in ["resource", "name"] {
+        if causes.check_required(&parent.child(name)) {
+            causes.check_text(&parent.child(name), names::path_segment_error);
+        }
+    }
+    causes.check_text(&parent.child("namespace"), names::path_segment_error);
+}
+
+/// Checks the ranges of addresses of services: one of each family at most.
+fn check_ranges(list: &Field<'_>, causes: &mut Causes) {
+    if list.len() == 0 {
+        causes.required(list, "at least one CIDR required");
+        return;
+    }
+    if list.len() > 2 {
+        let shown = json!({"CIDRs": list.value()});
+        causes.invalid_at(list.path(), shown, "may only hold up to 2 values");
+        return;
+    }
+    for cidr in list.items() {
+        causes.check_present_text(&cidr, names::canonical_cidr_error);
+    }
+    let families: Vec<bool> = list
+        .items()
+        .filter_map(|cidr| Some(names::Cidr::parse(cidr.text())?.is_ipv4()))
+        .collect();
+    if let [one, two] = families[..]
+        && one == two
+    {
+        causes.invalid(
+            list,
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+        );
+    }
+}
+
+/// Checks that a range keeps its blocks of addresses, to which one of the other family can be added.
+fn check_range_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let path = ["spec", "cidrs"];
+    let (list, previous) = (new.at(&path), old.at(&path));
+    if list.len() != previous.len() && (previous.len(), list.len()) != (1, 2) {
+        causes.invalid(&list, names::IMMUTABLE);
+        return;
+    }
+    for (cidr, old) in list.items().zip(previous.items()) {
+        if cidr.text() != old.text() {
+            causes.invalid(&cidr, names::IMMUTABLE);
+        }
+    }
+    if list.len() != previous.len() {
+        check_ranges(&list, causes);
+    }
 }
 
 fn check_host(host: &Field<'_>, causes: &mut Causes) {
@@ -163,13 +263,7 @@ fn check_backend(backend: &Field<'_>, causes: &mut Causes) {
             let detail = "cannot set both resource and service backends";
             causes.invalid_at(backend.path(), "", detail);
         }
-        (true, false) => {
-            for name in ["kind", "name"] {
-                if causes.check_required(&resource.child(name)) {
-                    causes.check_text(&resource.child(name), names::path_segment_error);
-                }
-            }
-        }
+        (true, false) => check_typed_reference(&resource, causes),
         (false, true) => {
             causes.check_required_label(&service.child("name"));
             let (name, number) = (
@@ -243,14 +337,15 @@ fn check_policy(policy: &Field<'_>, causes: &mut Causes) {
 fn check_policy_port(item: &Field<'_>, causes: &mut Causes) {
     causes.check_one_of(&item.child("protocol"), &["TCP", "UDP", "SCTP"]);
     let (port, end) = (item.child("port"), item.child("endPort"));
-    if port.is_set() {
-        causes.check_port_or_name(&port);
-    }
     if !end.is_set() {
+        if port.is_set() {
+            causes.check_port_or_name(&port);
+        }
         return;
     }
     match port.int() {
         Some(number) => {
+            causes.check_port(&port);
             if end.int().is_some_and(|end| end < number) {
                 let detail = "must be greater than or equal to `port`";
                 causes.invalid_at(end.path(), number, detail);
@@ -259,6 +354,7 @@ fn check_policy_port(item: &Field<'_>, causes: &mut Causes) {
         }
         None if port.is_set() => {
             causes.invalid(&end, "may not be specified when `port` is non-numeric");
+            causes.check_port_or_name(&port);
         }
         None => causes.invalid(&end, "may not be specified when `port` is not specified"),
     }
@@ -270,17 +366,29 @@ fn check_peer(peer: &Field<'_>, causes: &mut Causes) {
     causes.check_selector(&pods);
     causes.check_selector(&namespaces);
     if block.is_set() {
-        let cidr = block.child("cidr");
-        if causes.check_required(&cidr) && !names::is_cidr(cidr.text()) {
-            causes.invalid(
-                &cidr,
-                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
-            );
-        }
+        check_block(&block, causes);
         if pods.is_set() || namespaces.is_set() {
             causes.forbidden(peer, "may not specify both ipBlock and another peer");
         }
     } else if !pods.is_set() && !namespaces.is_set() {
         causes.push(StatusCause::required(peer.path(), "must specify a peer"));
+    }
+}
+
+/// Checks a block of addresses, and the blocks that are left out of it.
+fn check_block(block: &Field<'_>, causes: &mut Causes) {
+    let cidr = block.child("cidr");
+    if !causes.check_required(&cidr) {
+        return;
+    }
+    causes.check_text(&cidr, names::cidr_error);
+    let Some(whole) = names::Cidr::parse(cidr.text()) else {
+        return;
+    };
+    for except in block.child("except").items() {
+        causes.check_present_text(&except, names::cidr_error);
+        if names::Cidr::parse(except.text()).is_some_and(|part| !whole.contains_strictly(part)) {
+            causes.invalid(&except, "must be a strict subset of `cidr`");
+        }
     }
 }

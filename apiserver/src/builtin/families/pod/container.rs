@@ -2,55 +2,66 @@
 
 use std::collections::{HashMap, HashSet};
 
-use revstore_watch_cache::status::StatusCause;
+use revstore_watch_cache::status::{FieldPath, StatusCause};
 
-use super::volume::Volumes;
-use super::{probe, security};
-use crate::builtin::causes::{Causes, is_extended};
+use super::spec::{Pod, check_image_spaces};
+use super::{environment, probe, resources, restart, security};
+use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;
-use crate::builtin::quantity::compare;
 
 /// The protocols of ports.
 pub(in crate::builtin) const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+/// The policies of pulling images.
+pub(super) const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
 /// Checks the containers of a pod.
-pub(super) fn check_containers(spec: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Causes) {
+pub(super) fn check_containers(spec: &Field<'_>, pod: &Pod<'_>, causes: &mut Causes) {
     let containers = spec.child("containers");
     if containers.len() == 0 {
         causes.required(&containers, "");
     }
     let mut seen = HashSet::new();
+    for container in containers.items() {
+        check_container(&container, pod, causes);
+        let name = container.child("name");
+        if !seen.insert(name.text()) {
+            causes.push(StatusCause::duplicate(name.path(), name.text()));
+        }
+        let grace = pod.grace_seconds();
+        probe::check_lifecycle(&container.child("lifecycle"), grace, causes);
+        probe::check_probes(&container, grace, causes);
+        restart::check_policy(&container, false, causes);
+    }
     let mut host_ports = HashSet::new();
     for container in containers.items() {
-        check_container(&container, volumes, causes);
-        causes.check_unique(&container.child("name"), &mut seen);
-        probe::check_lifecycle(&container.child("lifecycle"), causes);
-        probe::check_probes(&container, causes);
-        check_host_ports(&container, &mut host_ports, causes);
+        check_host_ports(&container, &container.path(), &mut host_ports, causes);
     }
-    check_init_containers(spec, &mut seen.clone(), volumes, causes);
+    check_init_containers(spec, &mut seen.clone(), pod, causes);
     for container in spec.child("initContainers").items() {
         seen.insert(container.child("name").text());
     }
-    check_ephemeral(spec, &seen, volumes, causes);
+    check_ephemeral(spec, &seen, pod, causes);
 }
 
 fn check_init_containers<'a>(
     spec: &Field<'a>,
     seen: &mut HashSet<&'a str>,
-    volumes: &Volumes<'_>,
+    pod: &Pod<'_>,
     causes: &mut Causes,
 ) {
-    for container in spec.child("initContainers").items() {
-        check_container(&container, volumes, causes);
-        let policy = container.child("restartPolicy");
-        causes.check_one_of(&policy, &["Always", "OnFailure", "Never"]);
+    let containers = spec.child("initContainers");
+    for container in containers.items() {
+        check_container(&container, pod, causes);
+        restart::check_policy(&container, true, causes);
         causes.check_unique(&container.child("name"), seen);
-        check_host_ports(&container, &mut HashSet::new(), causes);
-        if policy.text() == "Always" {
-            probe::check_lifecycle(&container.child("lifecycle"), causes);
-            probe::check_probes(&container, causes);
+        // Containers that run after one another may have the same ports. The path is that of the first.
+        let path = containers.path().index(0);
+        check_host_ports(&container, &path, &mut HashSet::new(), causes);
+        if restart::is_sidecar(&container) {
+            let grace = pod.grace_seconds();
+            probe::check_lifecycle(&container.child("lifecycle"), grace, causes);
+            probe::check_probes(&container, grace, causes);
             continue;
         }
         for name in [
@@ -67,44 +78,57 @@ fn check_init_containers<'a>(
                 );
             }
         }
+        for policy in container.child("resizePolicy").items() {
+            let restart = policy.child("restartPolicy");
+            if restart.text() == "RestartContainer" {
+                let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                causes.invalid(&restart, detail);
+            }
+        }
     }
 }
 
 /// The fields that ephemeral containers cannot have.
-const NOT_EPHEMERAL: [&str; 8] = [
+const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",
     "lifecycle",
-    "resizePolicy",
-    "restartPolicy",
-    "restartPolicyRules",
 ];
 
 fn check_ephemeral<'a>(
     spec: &Field<'a>,
     others: &HashSet<&'a str>,
-    volumes: &Volumes<'_>,
+    pod: &Pod<'_>,
     causes: &mut Causes,
 ) {
     let mut seen = others.clone();
     for container in spec.child("ephemeralContainers").items() {
-        check_container(&container, volumes, causes);
-        causes.check_unique(&container.child("name"), &mut seen);
+        check_container(&container, pod, causes);
+        check_image_spaces(&container, causes);
+        let name = container.child("name");
+        if !seen.insert(name.text()) {
+            causes.push(StatusCause::duplicate(name.path(), name.text()));
+        }
         let target = container.child("targetContainerName");
         if !target.text().is_empty() && !others.contains(target.text()) {
             causes.push(StatusCause::not_found(target.path(), target.text()));
         }
         for name in NOT_EPHEMERAL {
             let field = container.child(name);
-            if !field.is_zero() {
+            let is_set = if name == "resources" {
+                !field.is_zero()
+            } else {
+                field.is_set()
+            };
+            if is_set {
                 causes.forbidden(&field, "cannot be set for an Ephemeral Container");
             }
-        }
-        if container.child("resources").len() > 0 {
-            let field = container.child("resources");
-            causes.forbidden(&field, "cannot be set for an Ephemeral Container");
         }
         for mount in container.child("volumeMounts").items() {
             for name in ["subPath", "subPathExpr"] {
@@ -118,7 +142,7 @@ fn check_ephemeral<'a>(
 }
 
 /// Checks what all containers have in common.
-fn check_container(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Causes) {
+fn check_container(container: &Field<'_>, pod: &Pod<'_>, causes: &mut Causes) {
     causes.check_required_label(&container.child("name"));
     causes.check_required(&container.child("image"));
     causes.check_required_one_of(
@@ -126,15 +150,13 @@ fn check_container(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Ca
         &["File", "FallbackToLogsOnError"],
     );
     check_ports(&container.child("ports"), causes);
-    check_env(&container.child("env"), causes);
-    check_env_from(&container.child("envFrom"), causes);
-    check_mounts(container, volumes, causes);
-    causes.check_required_one_of(
-        &container.child("imagePullPolicy"),
-        &["Always", "IfNotPresent", "Never"],
-    );
-    check_resources(&container.child("resources"), causes);
-    security::check_context(&container.child("securityContext"), causes);
+    environment::check(container, causes);
+    check_mounts(container, pod, causes);
+    check_devices(container, pod, causes);
+    causes.check_required_one_of(&container.child("imagePullPolicy"), &PULL_POLICIES);
+    resources::check_container(&container.child("resources"), &pod.claims, causes);
+    resources::check_resize_policies(container, pod.restart_policy(), causes);
+    security::check_context(container, pod.uses_host_users(), causes);
 }
 
 fn check_ports(ports: &Field<'_>, causes: &mut Causes) {
@@ -160,8 +182,13 @@ fn check_ports(ports: &Field<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_host_ports(container: &Field<'_>, seen: &mut HashSet<String>, causes: &mut Causes) {
-    for port in container.child("ports").items() {
+fn check_host_ports(
+    container: &Field<'_>,
+    path: &FieldPath,
+    seen: &mut HashSet<String>,
+    causes: &mut Causes,
+) {
+    for (index, port) in container.child("ports").items().enumerate() {
         let host = port.child("hostPort");
         let Some(number) = host.int().filter(|number| *number != 0) else {
             continue;
@@ -169,144 +196,13 @@ fn check_host_ports(container: &Field<'_>, seen: &mut HashSet<String>, causes: &
         let (protocol, ip) = (port.child("protocol"), port.child("hostIP"));
         let binding = format!("{}/{}/{number}", protocol.text(), ip.text());
         if !seen.insert(binding.clone()) {
-            causes.push(StatusCause::duplicate(host.path(), binding));
+            let path = path.clone().child("ports").index(index).child("hostPort");
+            causes.push(StatusCause::duplicate(path, binding));
         }
     }
 }
 
-/// The sources of the value of an environment variable.
-const ENV_SOURCES: [&str; 5] = [
-    "fieldRef",
-    "resourceFieldRef",
-    "configMapKeyRef",
-    "secretKeyRef",
-    "fileKeyRef",
-];
-
-fn check_env(env: &Field<'_>, causes: &mut Causes) {
-    for variable in env.items() {
-        let name = variable.child("name");
-        if causes.check_required(&name) {
-            causes.check_text(&name, names::env_name_error);
-        }
-        let from = variable.child("valueFrom");
-        if !from.is_set() {
-            continue;
-        }
-        check_env_source(&from, causes);
-        let sources = ENV_SOURCES
-            .iter()
-            .filter(|name| from.child(name).is_set())
-            .count();
-        let detail = match sources {
-            0 => {
-                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, \
-                 `secretKeyRef` or `fileKeyRef`"
-            }
-            _ if !variable.child("value").text().is_empty() => {
-                "may not be specified when `value` is not empty"
-            }
-            1 => continue,
-            _ => "may not have more than one field specified at a time",
-        };
-        causes.push(StatusCause::invalid(from.path(), "", detail));
-    }
-}
-
-/// The fields of a pod that an environment variable can have as its value.
-const ENV_FIELDS: [&str; 10] = [
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-    "metadata.generateName",
-];
-
-fn check_env_source(from: &Field<'_>, causes: &mut Causes) {
-    let field = from.child("fieldRef");
-    if field.is_set() {
-        check_field_ref(&field, &ENV_FIELDS[..9], causes);
-    }
-    let resource = from.child("resourceFieldRef");
-    if resource.is_set() {
-        causes.check_required(&resource.child("resource"));
-    }
-    for name in ["configMapKeyRef", "secretKeyRef"] {
-        let reference = from.child(name);
-        if !reference.is_set() {
-            continue;
-        }
-        let target = reference.child("name");
-        if let Some(detail) = names::subdomain_error(target.text()) {
-            causes.push(StatusCause::invalid(target.path(), target.text(), &detail));
-        }
-        if causes.check_required(&reference.child("key")) {
-            causes.check_text(&reference.child("key"), names::config_key_error);
-        }
-    }
-}
-
-/// Checks a reference to a field of the pod.
-pub(super) fn check_field_ref(reference: &Field<'_>, supported: &[&str], causes: &mut Causes) {
-    let path = reference.child("fieldPath");
-    if !causes.check_required(&path) {
-        return;
-    }
-    let subscript = path
-        .text()
-        .split_once("['")
-        .and_then(|(of, rest)| Some((of, rest.strip_suffix("']")?)));
-    match subscript {
-        Some(("metadata.labels" | "metadata.annotations", key)) => {
-            if let Some(detail) = names::qualified_name_error(&key.to_lowercase()) {
-                causes.push(StatusCause::invalid(reference.path(), key, &detail));
-            }
-        }
-        Some((of, _)) => {
-            let detail = "does not support subscript";
-            causes.push(StatusCause::invalid(reference.path(), of, detail));
-        }
-        None if !supported.contains(&path.text()) => {
-            let detail = format!(
-                "error converting fieldPath: field label not supported: {}",
-                path.text()
-            );
-            causes.invalid(&path, &detail);
-        }
-        None => {}
-    }
-}
-
-fn check_env_from(list: &Field<'_>, causes: &mut Causes) {
-    for source in list.items() {
-        causes.check_text(&source.child("prefix"), names::env_name_error);
-        let mut sources = 0;
-        for name in ["configMapRef", "secretRef"] {
-            let reference = source.child(name);
-            if !reference.is_set() {
-                continue;
-            }
-            sources += 1;
-            let target = reference.child("name");
-            if let Some(detail) = names::subdomain_error(target.text()) {
-                causes.push(StatusCause::invalid(target.path(), target.text(), &detail));
-            }
-        }
-        let detail = match sources {
-            0 => "must specify one of: `configMapRef` or `secretRef`",
-            1 => continue,
-            _ => "may not have more than one field specified at a time",
-        };
-        causes.push(StatusCause::invalid(list.path(), "", detail));
-    }
-}
-
-fn check_mounts(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Causes) {
+fn check_mounts(container: &Field<'_>, pod: &Pod<'_>, causes: &mut Causes) {
     let devices: HashMap<&str, &str> = container
         .child("volumeDevices")
         .items()
@@ -317,43 +213,80 @@ fn check_mounts(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Cause
             )
         })
         .collect();
+    let device_paths: HashSet<&str> = devices.values().copied().collect();
     let mut points = HashSet::new();
     let mounts = container.child("volumeMounts");
+    // The paths of some causes have no index.
     for mount in mounts.items() {
         let (name, path) = (mount.child("name"), mount.child("mountPath"));
         causes.check_required(&name);
-        if !volumes.contains_key(name.text()) {
+        if !pod.volumes.contains_key(name.text()) {
             causes.push(StatusCause::not_found(name.path(), name.text()));
         }
         causes.check_required(&path);
         if !points.insert(path.text()) {
-            causes.invalid(&path, "must be unique");
+            causes.push(StatusCause::invalid(
+                path.path(),
+                path.text(),
+                "must be unique",
+            ));
         }
         if devices.contains_key(name.text()) {
             causes.invalid(&name, "must not already exist in volumeDevices");
         }
-        if devices.values().any(|device| *device == path.text()) {
+        if device_paths.contains(path.text()) {
             causes.invalid(&path, "must not already exist as a path in volumeDevices");
         }
         let (sub, expression) = (mount.child("subPath"), mount.child("subPathExpr"));
-        for (field, name) in [(sub, "subPath"), (expression, "subPathExpr")] {
-            // The path has no index.
-            check_relative(&field.placed(&mounts.named(name)), causes);
-        }
+        check_relative(&sub.placed(&mounts.named("subPath")), causes);
         if !sub.text().is_empty() && !expression.text().is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";
             causes.invalid(&expression, detail);
         }
-        causes.check_one_of(
-            &mount.child("mountPropagation"),
-            &["Bidirectional", "HostToContainer", "None"],
-        );
+        check_relative(&expression.placed(&mounts.named("subPathExpr")), causes);
+        let propagation = mount.child("mountPropagation");
+        let placed = propagation.placed(&mounts.named("mountPropagation"));
+        causes.check_one_of(&placed, &["Bidirectional", "HostToContainer", "None"]);
+        let privileged = container.at(&["securityContext", "privileged"]).flag();
+        if propagation.text() == "Bidirectional" && !privileged {
+            let detail =
+                "Bidirectional mount propagation is available only to privileged containers";
+            causes.forbidden(&placed, detail);
+        }
+        check_recursion(&mount, &mounts.named("recursiveReadOnly"), causes);
     }
-    let mut paths = HashSet::new();
+}
+
+/// Checks whether all that is mounted below a mount is read-only. `place` has the path of the causes.
+fn check_recursion(mount: &Field<'_>, place: &Field<'_>, causes: &mut Causes) {
+    let mode = mount.child("recursiveReadOnly").placed(place);
+    causes.check_one_of(&mode, &["Disabled", "Enabled", "IfPossible"]);
+    if !["Enabled", "IfPossible"].contains(&mode.text()) {
+        return;
+    }
+    if !mount.child("readOnly").flag() {
+        causes.forbidden(&mode, "may only be specified when readOnly is true");
+    }
+    if !["", "None"].contains(&mount.child("mountPropagation").text()) {
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        causes.forbidden(&mode, detail);
+    }
+}
+
+fn check_devices(container: &Field<'_>, pod: &Pod<'_>, causes: &mut Causes) {
+    let mounts: HashMap<&str, &str> = container
+        .child("volumeMounts")
+        .items()
+        .map(|mount| (mount.child("name").text(), mount.child("mountPath").text()))
+        .collect();
+    let mount_paths: HashSet<&str> = mounts.values().copied().collect();
+    let (mut names, mut paths) = (HashSet::new(), HashSet::new());
     for device in container.child("volumeDevices").items() {
         let (name, path) = (device.child("name"), device.child("devicePath"));
-        causes.check_required(&name);
-        match volumes.get(name.text()) {
+        if causes.check_required(&name) && !names.insert(name.text()) {
+            causes.invalid(&name, "must be unique");
+        }
+        match pod.volumes.get(name.text()) {
             None => causes.push(StatusCause::not_found(name.path(), name.text())),
             Some(volume)
                 if !volume.child("persistentVolumeClaim").is_set()
@@ -365,84 +298,57 @@ fn check_mounts(container: &Field<'_>, volumes: &Volumes<'_>, causes: &mut Cause
             }
             Some(_) => {}
         }
-        if causes.check_required(&path) && !paths.insert(path.text()) {
-            causes.invalid(&path, "must be unique");
+        causes.check_required(&path);
+        if paths.contains(path.text()) {
+            causes.push(StatusCause::invalid(
+                path.path(),
+                path.text(),
+                "must be unique",
+            ));
+        }
+        if backstep_error(path.text()).is_some() {
+            causes.invalid(&path, "can not contain backsteps ('..')");
+        } else {
+            paths.insert(path.text());
+        }
+        if mounts.contains_key(name.text()) {
+            causes.invalid(&name, "must not already exist in volumeMounts");
+        }
+        if mount_paths.contains(path.text()) {
+            causes.invalid(&path, "must not already exist as a path in volumeMounts");
         }
     }
+}
+
+/// Returns what is wrong with a text that must be a relative path that stays below its base.
+pub(super) fn relative_errors(path: &str) -> impl Iterator<Item = &'static str> {
+    let absolute = path.starts_with('/').then_some("must be a relative path");
+    absolute.into_iter().chain(backstep_error(path))
 }
 
 /// Checks that a text is a relative path that stays below its base.
 pub(super) fn check_relative(field: &Field<'_>, causes: &mut Causes) {
-    if field.text().starts_with('/') {
-        causes.invalid(field, "must be a relative path");
+    for detail in relative_errors(field.text()) {
+        causes.invalid(field, detail);
     }
-    check_no_backsteps(field, causes);
+}
+
+/// Checks that a text is a relative path below its base, whose names the node does not reserve.
+pub(super) fn check_unreserved(field: &Field<'_>, causes: &mut Causes) {
+    check_relative(field, causes);
+    if field.text().starts_with("..") && !field.text().starts_with("../") {
+        causes.invalid(field, "must not start with '..'");
+    }
+}
+
+fn backstep_error(path: &str) -> Option<&'static str> {
+    let found = path.split('/').any(|part| part == "..");
+    found.then_some("must not contain '..'")
 }
 
 /// Checks that a path has no `..`.
 pub(super) fn check_no_backsteps(field: &Field<'_>, causes: &mut Causes) {
-    if field.text().split('/').any(|part| part == "..") {
-        causes.invalid(field, "must not contain '..'");
-    }
-}
-
-/// The resources of containers without a domain.
-const STANDARD_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-
-/// Checks the requests and the limits of a container.
-pub(super) fn check_resources(resources: &Field<'_>, causes: &mut Causes) {
-    let (limits, requests) = (resources.child("limits"), resources.child("requests"));
-    for (name, limit) in limits.entries() {
-        check_resource_name(name, &limit, causes);
-        causes.check_resource_quantity(name, &limit);
-    }
-    for (name, request) in requests.entries() {
-        check_resource_name(name, &request, causes);
-        causes.check_resource_quantity(name, &request);
-        let limit = limits.key(name);
-        let overcommits = !is_extended(name) && !name.starts_with("hugepages-");
-        if !limit.is_set() {
-            if !overcommits {
-                causes.required(
-                    &limits,
-                    "Limit must be set for non overcommitable resources",
-                );
-            }
-            continue;
-        }
-        let order = compare(&request.value(), &limit.value());
-        let relation = if !overcommits && order.is_ne() {
-            "equal to"
-        } else if order.is_gt() {
-            "less than or equal to"
-        } else {
-            continue;
-        };
-        let shown = match limit.value() {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        let detail = format!("must be {relation} {name} limit of {shown}");
-        causes.push(StatusCause::invalid(
-            requests.path(),
-            request.value(),
-            &detail,
-        ));
-    }
-}
-
-fn check_resource_name(name: &str, field: &Field<'_>, causes: &mut Causes) {
-    if let Some(detail) = names::qualified_name_error(name) {
-        causes.push(StatusCause::invalid(field.path(), name, &detail));
-    } else if !name.contains('/')
-        && !STANDARD_RESOURCES.contains(&name)
-        && !name.starts_with("hugepages-")
-    {
-        if !crate::builtin::causes::is_standard(name) {
-            let detail = "must be a standard resource type or fully qualified";
-            causes.push(StatusCause::invalid(field.path(), name, detail));
-        }
-        let detail = "must be a standard resource for containers";
-        causes.push(StatusCause::invalid(field.path(), name, detail));
+    if let Some(detail) = backstep_error(field.text()) {
+        causes.invalid(field, detail);
     }
 }

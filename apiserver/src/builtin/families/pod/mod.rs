@@ -1,13 +1,21 @@
 //! Pods and pod templates.
 
+mod affinity;
+mod annotations;
 mod container;
 mod defaults;
+mod environment;
 mod eviction;
 mod probe;
 mod qos;
+mod resources;
+mod restart;
 mod security;
+mod source;
 mod spec;
+mod status;
 mod subresource;
+mod system;
 mod update;
 mod volume;
 mod warnings;
@@ -21,14 +29,16 @@ use crate::builtin::edit;
 use crate::builtin::field::Field;
 use crate::builtin::rules::Kind;
 
+pub(super) use affinity::{check_node_selector, check_node_term};
 pub(super) use container::PROTOCOLS;
 pub(super) use defaults::{default_source, default_template};
 pub use eviction::{
     EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
 };
-pub(super) use spec::{EFFECTS, Owner, check_node_term, check_template};
+pub(super) use resources::{check_container_resource, check_overhead, check_resource_name};
+pub(super) use source::{check_csi_driver_name, check_persistent as check_volume_source};
+pub(super) use spec::{EFFECTS, Owner, check_template, check_tolerations};
 pub use subresource::{bind, binding_conditions, check_binding, resize, set_ephemeral_containers};
-pub(super) use volume::check_one as check_volume_source;
 pub(in crate::builtin) use warnings::{template_warnings, warnings};
 
 pub(super) const KINDS: &[Kind] = &[
@@ -37,8 +47,9 @@ pub(super) const KINDS: &[Kind] = &[
         create,
         update_status,
         validate: spec::check_pod,
+        validate_create: spec::check_new_pod,
         validate_update: update::check_update,
-        validate_status: update::check_status,
+        validate_status: status::check,
         ..Kind::new("", "Pod").with_status().with_generation()
     },
     Kind {

@@ -4,7 +4,7 @@ use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 
 /// Checks the probes of a container.
-pub(super) fn check_probes(container: &Field<'_>, causes: &mut Causes) {
+pub(super) fn check_probes(container: &Field<'_>, grace: Option<i64>, causes: &mut Causes) {
     for (name, succeeds_once) in [
         ("livenessProbe", true),
         ("readinessProbe", false),
@@ -14,7 +14,7 @@ pub(super) fn check_probes(container: &Field<'_>, causes: &mut Causes) {
         if !probe.is_set() {
             continue;
         }
-        check_handler(&probe, causes);
+        check_handler(&probe, &PROBES, grace, causes);
         for name in [
             "initialDelaySeconds",
             "timeoutSeconds",
@@ -24,11 +24,10 @@ pub(super) fn check_probes(container: &Field<'_>, causes: &mut Causes) {
         ] {
             causes.check_not_negative(&probe.child(name));
         }
-        let grace = probe.child("terminationGracePeriodSeconds");
-        if name == "readinessProbe" && grace.is_set() {
-            causes.invalid(&grace, "must not be set for readinessProbes");
-        } else {
-            causes.check_min(&grace, 1, "must be greater than 0");
+        let own = probe.child("terminationGracePeriodSeconds");
+        causes.check_min(&own, 1, "must be greater than 0");
+        if name == "readinessProbe" && own.is_set() {
+            causes.invalid(&own, "must not be set for readinessProbes");
         }
         let threshold = probe.child("successThreshold");
         if succeeds_once && threshold.int() != Some(1) {
@@ -37,19 +36,29 @@ pub(super) fn check_probes(container: &Field<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks the handlers that run after the start and before the end of a container.
-pub(super) fn check_lifecycle(lifecycle: &Field<'_>, causes: &mut Causes) {
+/// What a probe can do, and what a handler can do.
+const PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
+
+/// Checks the handlers that run after the start and before the end of a container, which ends after a time
+/// of `grace` seconds.
+pub(super) fn check_lifecycle(lifecycle: &Field<'_>, grace: Option<i64>, causes: &mut Causes) {
     for name in ["postStart", "preStop"] {
         let handler = lifecycle.child(name);
         if handler.is_set() {
-            check_handler(&handler, causes);
+            check_handler(&handler, &HANDLERS, grace, causes);
         }
     }
 }
 
-fn check_handler(handler: &Field<'_>, causes: &mut Causes) {
+fn check_handler(
+    handler: &Field<'_>,
+    actions: &[&'static str],
+    grace: Option<i64>,
+    causes: &mut Causes,
+) {
     let mut found = false;
-    for name in ["exec", "httpGet", "tcpSocket", "grpc", "sleep"] {
+    for name in actions {
         let action = handler.child(name);
         if !action.is_set() {
             continue;
@@ -59,7 +68,7 @@ fn check_handler(handler: &Field<'_>, causes: &mut Causes) {
             continue;
         }
         found = true;
-        match name {
+        match *name {
             "exec" => {
                 causes.check_required(&action.child("command"));
             }
@@ -73,11 +82,22 @@ fn check_handler(handler: &Field<'_>, causes: &mut Causes) {
             }
             "tcpSocket" => causes.check_port_or_name(&action.child("port")),
             "grpc" => causes.check_port(&action.child("port")),
-            _ => causes.check_not_negative(&action.child("seconds")),
+            _ => check_sleep(&action, grace, causes),
         }
     }
     if !found {
         causes.required(handler, "must specify a handler type");
+    }
+}
+
+fn check_sleep(sleep: &Field<'_>, grace: Option<i64>, causes: &mut Causes) {
+    let seconds = sleep.child("seconds").int().unwrap_or_default();
+    if let Some(grace) = grace
+        && !(0..=grace).contains(&seconds)
+    {
+        let detail =
+            format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        causes.invalid_at(sleep.path(), seconds, &detail);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Validation of the spec of pods and of pod templates.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use revstore_watch_cache::status::StatusCause;
 
-use super::{container, security, volume};
+use super::volume::{self, Volumes};
+use super::{affinity, annotations, container, resources, security, system};
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;
@@ -18,18 +19,46 @@ pub(in crate::builtin) enum Owner {
     Running(&'static str),
 }
 
+/// What the checks of containers need to know of their pod.
+pub(super) struct Pod<'a> {
+    spec: Field<'a>,
+    /// The valid volumes.
+    pub(super) volumes: Volumes<'a>,
+    /// The names of the claims of resources.
+    pub(super) claims: BTreeSet<&'a str>,
+}
+
+impl Pod<'_> {
+    pub(super) fn restart_policy(&self) -> &str {
+        self.spec.child("restartPolicy").text()
+    }
+
+    /// Returns how long a container has to end.
+    pub(super) fn grace_seconds(&self) -> Option<i64> {
+        self.spec.child("terminationGracePeriodSeconds").int()
+    }
+
+    /// Returns whether users in the containers are users of the host.
+    pub(super) fn uses_host_users(&self) -> bool {
+        let users = self.spec.child("hostUsers");
+        !users.is_set() || users.flag()
+    }
+}
+
+/// Returns all containers of a pod: those that run first come first.
+pub(super) fn all_containers<'a>(spec: &Field<'a>) -> impl Iterator<Item = Field<'a>> + use<'a> {
+    let spec = *spec;
+    ["initContainers", "containers", "ephemeralContainers"]
+        .into_iter()
+        .flat_map(move |list| spec.child(list).items())
+}
+
 /// Checks a pod.
 pub(super) fn check_pod(pod: &Field<'_>, causes: &mut Causes) {
     let spec = pod.child("spec");
-    check_spec(&spec, true, causes);
-    let list = spec.child("tolerations");
-    check_tolerations(&list, causes);
-    let annotations = pod.at(&["metadata", "annotations"]);
-    let mirror = annotations.key("kubernetes.io/config.mirror");
-    if mirror.is_set() && spec.child("nodeName").text().is_empty() {
-        let detail = "must set spec.nodeName if mirror pod annotation is set";
-        causes.invalid(&mirror, detail);
-    }
+    let metadata = pod.child("metadata");
+    annotations::check(&metadata.child("annotations"), &spec, causes);
+    check_spec(&spec, Some(metadata.child("name").text()), causes);
     if spec.child("serviceAccountName").text().is_empty() {
         for volume in spec.child("volumes").items() {
             for source in volume.at(&["projected", "sources"]).items() {
@@ -48,6 +77,22 @@ pub(super) fn check_pod(pod: &Field<'_>, causes: &mut Causes) {
     }
 }
 
+/// Checks what a new pod cannot have yet.
+pub(super) fn check_new_pod(pod: &Field<'_>, causes: &mut Causes) {
+    let spec = pod.child("spec");
+    let containers = spec.child("ephemeralContainers");
+    if containers.len() > 0 {
+        causes.forbidden(&containers, "cannot be set on create");
+    }
+    let node = spec.child("nodeName");
+    if !node.text().is_empty() && spec.child("schedulingGates").len() > 0 {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        causes.forbidden(&node, detail);
+    }
+    let annotations = pod.at(&["metadata", "annotations"]);
+    annotations::check_profiles(&annotations, &spec, causes);
+}
+
 /// Checks that the image of a container does not begin or end with a space.
 pub(super) fn check_image_spaces(container: &Field<'_>, causes: &mut Causes) {
     let image = container.child("image");
@@ -59,11 +104,14 @@ pub(super) fn check_image_spaces(container: &Field<'_>, causes: &mut Causes) {
 /// Checks a pod template, and what its owner demands of it.
 pub(in crate::builtin) fn check_template(template: &Field<'_>, owner: Owner, causes: &mut Causes) {
     let metadata = template.child("metadata");
-    causes.check_labels(&metadata.child("labels"));
-    causes.check_annotations(&metadata.child("annotations"));
     let spec = template.child("spec");
-    check_spec(&spec, false, causes);
-    check_tolerations(&spec.child("tolerations"), causes);
+    // The paths leave the metadata out.
+    let place = |name| metadata.child(name).placed(&template.child(name));
+    causes.check_labels(&place("labels"));
+    causes.check_annotations(&place("annotations"));
+    annotations::check(&place("annotations"), &spec, causes);
+    check_spec(&spec, None, causes);
+    annotations::check_profiles(&place("annotations"), &spec, causes);
     if spec.child("ephemeralContainers").len() > 0 {
         causes.forbidden(
             &spec.child("ephemeralContainers"),
@@ -83,12 +131,27 @@ pub(in crate::builtin) fn check_template(template: &Field<'_>, owner: Owner, cau
     }
 }
 
-/// Checks the spec of a pod.
-fn check_spec(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
-    let volumes = volume::check_volumes(&spec.child("volumes"), causes);
-    container::check_containers(spec, &volumes, causes);
+/// Checks the spec of a pod, or of a template, which has no name.
+fn check_spec(spec: &Field<'_>, name: Option<&str>, causes: &mut Causes) {
+    let grace = spec.child("terminationGracePeriodSeconds");
+    if !grace.is_set() {
+        causes.required(&grace, "");
+    }
+    let volumes = volume::check_volumes(&spec.child("volumes"), name, causes);
+    resources::check_claims(&spec.child("resourceClaims"), causes);
+    let claims = spec.child("resourceClaims").items();
+    let pod = Pod {
+        spec: *spec,
+        volumes,
+        claims: claims
+            .map(|claim| claim.child("name").text())
+            .filter(|name| !name.is_empty())
+            .collect(),
+    };
+    container::check_containers(spec, &pod, causes);
+    resources::check_pod(spec, causes);
     if spec.child("hostNetwork").flag() {
-        check_host_ports(spec, is_pod, causes);
+        check_host_ports(spec, name.is_some(), causes);
     }
     causes.check_required_one_of(
         &spec.child("restartPolicy"),
@@ -100,28 +163,14 @@ fn check_spec(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
     );
     causes.check_labels(&spec.child("nodeSelector"));
     security::check_pod_context(spec, causes);
-    check_affinity(&spec.child("affinity"), causes);
+    affinity::check(&spec.child("affinity"), causes);
     check_dns_config(spec, causes);
-    for gate in spec.child("readinessGates").items() {
-        causes.check_qualified_name(&gate.child("conditionType"));
-    }
-    let mut gates = HashSet::new();
-    for gate in spec.child("schedulingGates").items() {
-        let name = gate.child("name");
-        if let Some(detail) = names::qualified_name_error(name.text()) {
-            causes.push(StatusCause::invalid(gate.path(), name.text(), &detail));
-        }
-        if !gates.insert(name.text()) {
-            causes.push(StatusCause::duplicate(gate.path(), name.text()));
-        }
-    }
-    check_spread(&spec.child("topologySpreadConstraints"), causes);
-    for name in [
-        "serviceAccountName",
-        "nodeName",
-        "priorityClassName",
-        "runtimeClassName",
-    ] {
+    check_gates(spec, causes);
+    affinity::check_spread(&spec.child("topologySpreadConstraints"), causes);
+    system::check_host_processes(spec, causes);
+    check_host_users(spec, causes);
+    check_host_name(spec, causes);
+    for name in ["serviceAccountName", "nodeName"] {
         causes.check_text(&spec.child(name), names::subdomain_error);
     }
     causes.check_range(
@@ -133,20 +182,115 @@ fn check_spec(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
     for name in ["hostname", "subdomain"] {
         causes.check_text(&spec.child(name), names::dns_label_error);
     }
-    for alias in spec.child("hostAliases").items() {
-        let ip = alias.child("ip");
-        if let Some(detail) = names::ip_error(ip.text()) {
-            causes.push(StatusCause::invalid(ip.path(), ip.text(), &detail));
-        }
-        for name in alias.child("hostnames").items() {
-            causes.check_text(&name, names::subdomain_error);
+    check_tolerations(&spec.child("tolerations"), causes);
+    check_host_aliases(&spec.child("hostAliases"), causes);
+    causes.check_text(&spec.child("priorityClassName"), names::subdomain_error);
+    let runtime = spec.child("runtimeClassName");
+    if runtime.is_set() {
+        causes.check_present_text(&runtime, names::subdomain_error);
+    }
+    let preemption = spec.child("preemptionPolicy");
+    if preemption.is_set() {
+        causes.check_required_one_of(&preemption, &["PreemptLowerPriority", "Never"]);
+    }
+    let overhead = spec.child("overhead");
+    resources::check_overhead(&overhead, &overhead, causes);
+    system::check(spec, causes);
+    check_environment_files(spec, causes);
+}
+
+fn check_gates(spec: &Field<'_>, causes: &mut Causes) {
+    for gate in spec.child("readinessGates").items() {
+        causes.check_qualified_name(&gate.child("conditionType"));
+    }
+    let mut seen = HashSet::new();
+    for gate in spec.child("schedulingGates").items() {
+        let name = gate.child("name").placed(&gate);
+        causes.check_qualified_name(&name);
+        if !seen.insert(name.text()) {
+            causes.push(StatusCause::duplicate(gate.path(), name.text()));
         }
     }
-    causes.check_one_of(
-        &spec.child("preemptionPolicy"),
-        &["PreemptLowerPriority", "Never"],
-    );
-    causes.check_one_of(&spec.at(&["os", "name"]), &["linux", "windows"]);
+}
+
+/// Checks that a pod with users of its own shares nothing else with the host.
+fn check_host_users(spec: &Field<'_>, causes: &mut Causes) {
+    let users = spec.child("hostUsers");
+    if !users.is_set() || users.flag() {
+        return;
+    }
+    let detail = "when `hostUsers` is false";
+    for (name, shown) in [
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ] {
+        if spec.child(name).flag() {
+            causes.forbidden(&spec.child(shown), detail);
+        }
+    }
+    for container in all_containers(spec) {
+        let devices = container.child("volumeDevices");
+        if devices.len() > 0 {
+            causes.forbidden(&devices, detail);
+        }
+    }
+}
+
+/// The maximum length of the name of a host.
+const HOST_NAME_BYTES_MAX: usize = 64;
+
+fn check_host_name(spec: &Field<'_>, causes: &mut Causes) {
+    let name = spec.child("hostnameOverride");
+    if !name.is_set() {
+        return;
+    }
+    if spec.child("setHostnameAsFQDN").flag() {
+        let detail = "may not be specified when setHostnameAsFQDN is true";
+        causes.forbidden(&name, detail);
+    }
+    if spec.child("hostNetwork").flag() {
+        let detail = "may not be specified when hostNetwork is true";
+        causes.forbidden(&name, detail);
+    }
+    if name.text().len() > HOST_NAME_BYTES_MAX {
+        causes.push(StatusCause::too_long(name.path(), HOST_NAME_BYTES_MAX));
+    }
+    causes.check_present_text(&name, names::subdomain_error);
+}
+
+fn check_host_aliases(aliases: &Field<'_>, causes: &mut Causes) {
+    for alias in aliases.items() {
+        causes.check_present_text(&alias.child("ip"), names::ip_error);
+        for name in alias.child("hostnames").items() {
+            causes.check_present_text(&name, names::subdomain_error);
+        }
+    }
+}
+
+/// Checks that files with environment variables are in volumes that the pod has of its own.
+fn check_environment_files(spec: &Field<'_>, causes: &mut Causes) {
+    let volumes: HashMap<&str, Field<'_>> = spec
+        .child("volumes")
+        .items()
+        .map(|volume| (volume.child("name").text(), volume))
+        .collect();
+    for container in all_containers(spec) {
+        for variable in container.child("env").items() {
+            let file = variable.at(&["valueFrom", "fileKeyRef"]);
+            if !file.is_set() {
+                continue;
+            }
+            let name = file.child("volumeName");
+            match volumes.get(name.text()) {
+                None => causes.push(StatusCause::not_found(name.path(), name.text())),
+                Some(volume) if !volume.child("emptyDir").is_set() => {
+                    causes.invalid(&name, "referenced volume must be of type emptyDir");
+                }
+                Some(_) => {}
+            }
+        }
+    }
 }
 
 fn check_host_ports(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
@@ -167,7 +311,7 @@ fn check_host_ports(spec: &Field<'_>, is_pod: bool, causes: &mut Causes) {
 pub(in crate::builtin) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Checks tolerations.
-pub(super) fn check_tolerations(tolerations: &Field<'_>, causes: &mut Causes) {
+pub(in crate::builtin) fn check_tolerations(tolerations: &Field<'_>, causes: &mut Causes) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
         let (value, effect) = (toleration.child("value"), toleration.child("effect"));
@@ -196,6 +340,7 @@ pub(super) fn check_tolerations(tolerations: &Field<'_>, causes: &mut Causes) {
                 causes.push(StatusCause::invalid(operator.path(), value.text(), detail));
             }
             "Exists" => {}
+            "Lt" | "Gt" => causes.not_supported(&operator, &["Equal", "Exists", "Lt", "Gt"]),
             _ => causes.not_supported(&operator, &["Equal", "Exists"]),
         }
         if !effect.text().is_empty() {
@@ -204,134 +349,11 @@ pub(super) fn check_tolerations(tolerations: &Field<'_>, causes: &mut Causes) {
     }
 }
 
-/// Checks the constraints on the spread of pods.
-fn check_spread(constraints: &Field<'_>, causes: &mut Causes) {
-    let mut seen = HashSet::new();
-    for constraint in constraints.items() {
-        let skew = constraint.child("maxSkew");
-        if skew.int().unwrap_or_default() <= 0 {
-            let number = skew.int().unwrap_or_default();
-            causes.push(StatusCause::invalid(
-                skew.path(),
-                number,
-                "must be greater than zero",
-            ));
-        }
-        let key = constraint.child("topologyKey");
-        if key.text().is_empty() {
-            causes.required(&key, "can not be empty");
-        } else {
-            causes.check_text(&key, names::qualified_name_error);
-        }
-        let action = constraint.child("whenUnsatisfiable");
-        if action.text().is_empty() {
-            causes.required(&action, "can not be empty");
-        } else {
-            causes.check_one_of(&action, &["DoNotSchedule", "ScheduleAnyway"]);
-        }
-        if !seen.insert((key.text(), action.text())) {
-            let path = constraint.path().child("{topologyKey, whenUnsatisfiable}");
-            let value = format!("{{{}, {}}}", key.text(), action.text());
-            causes.push(StatusCause::duplicate(path, value));
-        }
-        causes.check_min(&constraint.child("minDomains"), 1, "must be greater than 0");
-        for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            causes.check_one_of(&constraint.child(policy), &["Ignore", "Honor"]);
-        }
-        causes.check_selector(&constraint.child("labelSelector"));
-    }
-}
-
-fn check_affinity(affinity: &Field<'_>, causes: &mut Causes) {
-    let node = affinity.child("nodeAffinity");
-    let required = node.child("requiredDuringSchedulingIgnoredDuringExecution");
-    if required.is_set() {
-        let terms = required.child("nodeSelectorTerms");
-        if terms.len() == 0 {
-            causes.required(&terms, "must have at least one node selector term");
-        }
-        for term in terms.items() {
-            check_node_term(&term, causes);
-        }
-    }
-    for term in node
-        .child("preferredDuringSchedulingIgnoredDuringExecution")
-        .items()
-    {
-        check_weight(&term, causes);
-        check_node_term(&term.child("preference"), causes);
-    }
-    for kind in ["podAffinity", "podAntiAffinity"] {
-        let pods = affinity.child(kind);
-        for term in pods
-            .child("requiredDuringSchedulingIgnoredDuringExecution")
-            .items()
-        {
-            check_pod_term(&term, causes);
-        }
-        for term in pods
-            .child("preferredDuringSchedulingIgnoredDuringExecution")
-            .items()
-        {
-            check_weight(&term, causes);
-            check_pod_term(&term.child("podAffinityTerm"), causes);
-        }
-    }
-}
-
-fn check_weight(term: &Field<'_>, causes: &mut Causes) {
-    let weight = term.child("weight");
-    let number = weight.int().unwrap_or_default();
-    if !(1..=100).contains(&number) {
-        causes.push(StatusCause::invalid(
-            weight.path(),
-            number,
-            "must be in the range 1-100",
-        ));
-    }
-}
-
-/// Checks a term that selects nodes.
-pub(in crate::builtin) fn check_node_term(term: &Field<'_>, causes: &mut Causes) {
-    for requirement in term.child("matchExpressions").items() {
-        let values = requirement.child("values");
-        let operator = requirement.child("operator");
-        match operator.text() {
-            "In" | "NotIn" if values.len() == 0 => causes.required(
-                &values,
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            ),
-            "Exists" | "DoesNotExist" if values.len() > 0 => causes.forbidden(
-                &values,
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            ),
-            "Gt" | "Lt" if values.len() != 1 => causes.required(
-                &values,
-                "must be specified single value when `operator` is 'Lt' or 'Gt'",
-            ),
-            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            found => causes.push(StatusCause::invalid(
-                operator.path(),
-                found,
-                "not a valid selector operator",
-            )),
-        }
-        causes.check_text(&requirement.child("key"), names::qualified_name_error);
-    }
-}
-
-fn check_pod_term(term: &Field<'_>, causes: &mut Causes) {
-    causes.check_selector(&term.child("labelSelector"));
-    causes.check_selector(&term.child("namespaceSelector"));
-    let key = term.child("topologyKey");
-    if key.text().is_empty() {
-        causes.required(&key, "can not be empty");
-    }
-    causes.check_qualified_name(&key);
-}
-
 /// The maximum number of name servers of a pod.
 const NAME_SERVERS_MAX: usize = 3;
+/// The maximum number of search paths of a pod, and of their characters with a space between two.
+const SEARCHES_MAX: usize = 32;
+const SEARCH_BYTES_MAX: usize = 2048;
 
 fn check_dns_config(spec: &Field<'_>, causes: &mut Causes) {
     let config = spec.child("dnsConfig");
@@ -344,12 +366,37 @@ fn check_dns_config(spec: &Field<'_>, causes: &mut Causes) {
             let detail = "must provide `dnsConfig` when `dnsPolicy` is None";
             causes.required(&config, detail);
         }
+        return;
     }
     if servers.len() > NAME_SERVERS_MAX {
         let detail = format!("must not have more than {NAME_SERVERS_MAX} nameservers");
         causes.invalid(&servers, &detail);
     }
     for server in servers.items() {
-        causes.check_text(&server, names::ip_error);
+        causes.check_present_text(&server, names::ip_error);
+    }
+    let searches = config.child("searches");
+    if searches.len() > SEARCHES_MAX {
+        let detail = format!("must not have more than {SEARCHES_MAX} search paths");
+        causes.invalid(&searches, &detail);
+    }
+    let bytes: usize = searches.items().map(|search| search.text().len() + 1).sum();
+    if bytes.saturating_sub(1) > SEARCH_BYTES_MAX {
+        let detail = format!(
+            "must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search \
+             list"
+        );
+        causes.invalid(&searches, &detail);
+    }
+    for search in searches.items().filter(|search| search.text() != ".") {
+        let domain = search.text().strip_suffix('.').unwrap_or(search.text());
+        if let Some(detail) = names::underscored_subdomain_error(domain) {
+            causes.invalid_at(search.path(), domain, &detail);
+        }
+    }
+    for option in config.child("options").items() {
+        if option.child("name").text().is_empty() {
+            causes.required(&option, "must not be empty");
+        }
     }
 }

@@ -3,16 +3,17 @@
 use serde_json::{Value, json};
 
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::StatusCause;
 
+use super::annotations;
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
 use crate::builtin::field::{Field, values_equal};
-use crate::builtin::names;
 
 /// Checks a new version of a pod as the successor of an old one.
-pub(super) fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
-    let (new, old) = (new.child("spec"), old.child("spec"));
+pub(super) fn check_update(pod: &Field<'_>, old_pod: &Field<'_>, causes: &mut Causes) {
+    let (new, old) = (pod.child("spec"), old_pod.child("spec"));
+    let path = ["metadata", "annotations"];
+    annotations::check_update(&pod.at(&path), &old_pod.at(&path), &new, causes);
     for list in ["containers", "initContainers"] {
         let containers = new.child(list);
         if containers.len() != old.child(list).len() {
@@ -20,6 +21,7 @@ pub(super) fn check_update(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes
             return;
         }
         for container in containers.items() {
+            causes.check_required(&container.child("image"));
             super::spec::check_image_spaces(&container, causes);
         }
     }
@@ -138,9 +140,11 @@ fn relax_gated(rest: &mut JsonObject, new: &Field<'_>, old: &Field<'_>, causes: 
             break;
         }
     }
+    let path = ["affinity", "nodeAffinity"];
+    check_node_affinity(&new.at(&path), &old.at(&path), causes);
     if let Some(old_spec) = old.object() {
         edit::restore(rest, old_spec, "nodeSelector");
-        let affinity = edit::at(old_spec, &["affinity", "nodeAffinity"]).cloned();
+        let affinity = edit::at(old_spec, &path).cloned();
         let mut others = edit::child_mut(rest, "affinity")
             .cloned()
             .unwrap_or_default();
@@ -149,6 +153,44 @@ fn relax_gated(rest: &mut JsonObject, new: &Field<'_>, old: &Field<'_>, causes: 
             None => others.remove("nodeAffinity"),
         };
         rest.insert("affinity".to_owned(), Value::Object(others));
+    }
+}
+
+/// Checks that the terms of a node affinity stay, and that each gets only further requirements.
+fn check_node_affinity(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
+    let path = [
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    ];
+    let (terms, previous) = (new.at(&path), old.at(&path));
+    if previous.len() > 0 && terms.len() != previous.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        causes.invalid(&terms, detail);
+        return;
+    }
+    for (term, old) in terms.items().zip(previous.items()) {
+        let lists = ["matchExpressions", "matchFields"];
+        let extends = lists.iter().all(|list| {
+            let (list, old) = (term.child(list), old.child(list));
+            let kept = list
+                .items()
+                .zip(old.items())
+                .all(|(requirement, old)| requirement.equals(&old));
+            list.len() >= old.len() && kept
+        });
+        let count = |term: &Field<'_>| {
+            lists
+                .iter()
+                .map(|list| term.child(list).len())
+                .sum::<usize>()
+        };
+        // A term without requirements matches nothing, and would match more with some.
+        if !extends || count(&old) == 0 && count(&term) > 0 {
+            causes.invalid(
+                &term,
+                "only additions are allowed (no mutations or deletions)",
+            );
+        }
     }
 }
 
@@ -166,31 +208,4 @@ pub(super) fn changed_fields(new: &JsonObject, old: &JsonObject) -> Vec<String> 
         })
         .map(|name| format!("spec.{name}"))
         .collect()
-}
-
-/// Checks a new status.
-pub(super) fn check_status(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {
-    let (new, old) = (new.child("status"), old.child("status"));
-    for condition in new.child("conditions").items() {
-        let kind = condition.child("type");
-        if kind.text().starts_with("resize") {
-            continue;
-        }
-        if let Some(detail) = names::qualified_name_error(kind.text()) {
-            causes.push(StatusCause::invalid(kind.path(), kind.text(), &detail));
-        }
-    }
-    let nominated = new.child("nominatedNodeName");
-    if nominated.text() != old.child("nominatedNodeName").text() {
-        causes.check_text(&nominated, names::subdomain_error);
-    }
-    causes.check_min(
-        &new.child("observedGeneration"),
-        0,
-        "must be a non-negative integer",
-    );
-    causes.check_immutable(&new.child("qosClass"), &old.child("qosClass"));
-    for ip in new.child("podIPs").items() {
-        causes.check_text(&ip.child("ip"), names::ip_error);
-    }
 }

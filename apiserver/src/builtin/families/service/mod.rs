@@ -68,7 +68,7 @@ pub(super) const KINDS: &[Kind] = &[
         },
         validate: endpoints::check_slice,
         validate_update: |new, old, causes| {
-            causes.check_immutable(&new.child("addressType"), &old.child("addressType"));
+            causes.check_immutable_text(&new.child("addressType"), &old.child("addressType"));
         },
         ..Kind::new("discovery.k8s.io", "EndpointSlice")
     },

@@ -42,7 +42,11 @@ pub(super) fn check_service(service: &Field<'_>, causes: &mut Causes) {
         check_cluster_ips(&spec, causes);
     }
     for ip in spec.child("externalIPs").items() {
-        causes.check_text(&ip, names::ip_error);
+        if names::ip_error(ip.text()).is_some() {
+            causes.check_present_text(&ip, names::ip_error);
+        } else {
+            super::endpoints::check_special(&ip, causes);
+        }
     }
     causes.check_required_one_of(
         &spec.child("type"),
@@ -195,12 +199,9 @@ fn check_balancer(spec: &Field<'_>, kind: &str, causes: &mut Causes) {
         causes.forbidden(&path, "may only be used when `type` is 'LoadBalancer'");
     }
     for (index, range) in ranges.items().enumerate() {
-        if !names::is_cidr(range.text().trim()) {
-            causes.invalid_at(
-                path.path().index(index),
-                range.text(),
-                "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
-            );
+        let text = range.text().trim();
+        if let Some(detail) = names::cidr_error(text) {
+            causes.invalid_at(path.path().index(index), text, &detail);
         }
     }
     for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
@@ -209,10 +210,10 @@ fn check_balancer(spec: &Field<'_>, kind: &str, causes: &mut Causes) {
             causes.forbidden(&field, "may only be used when `type` is 'LoadBalancer'");
         }
     }
-    causes.check_text(
-        &spec.child("loadBalancerClass"),
-        names::qualified_name_error,
-    );
+    let class = spec.child("loadBalancerClass");
+    if class.is_set() {
+        causes.check_qualified_name(&class);
+    }
 }
 
 fn check_policies(spec: &Field<'_>, kind: &str, causes: &mut Causes) {
@@ -235,11 +236,13 @@ fn check_policies(spec: &Field<'_>, kind: &str, causes: &mut Causes) {
         let detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is \
                       'Local'";
         causes.invalid(&health, detail);
+    } else if checks_health && !health.is_zero() {
+        causes.check_port(&health);
     }
     causes.check_one_of(&spec.child("internalTrafficPolicy"), &["Cluster", "Local"]);
     causes.check_one_of(
         &spec.child("trafficDistribution"),
-        &["PreferClose", "PreferSameNode", "PreferSameZone"],
+        &["PreferClose", "PreferSameZone", "PreferSameNode"],
     );
 }
 

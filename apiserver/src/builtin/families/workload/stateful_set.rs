@@ -1,5 +1,7 @@
 //! Stateful sets.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use revstore_watch_cache::registry::JsonObject;
@@ -121,7 +123,7 @@ fn check_strategy(strategy: &Field<'_>, causes: &mut Causes) {
 
 /// Returns the set with the volumes of its claims in the template, or `None` if there are no claims.
 fn with_claims(spec: &Field<'_>) -> Option<JsonObject> {
-    let claims: Vec<String> = spec
+    let claims: BTreeSet<String> = spec
         .child("volumeClaimTemplates")
         .items()
         .map(|claim| claim.at(&["metadata", "name"]).text().to_owned())
@@ -140,11 +142,14 @@ fn with_claims(spec: &Field<'_>) -> Option<JsonObject> {
     if let Some(Value::Array(own)) = at(pod, &["volumes"]) {
         let added = own.iter().filter(|volume| {
             let name = volume.get("name").and_then(Value::as_str);
-            !name.is_some_and(|name| claims.iter().any(|claim| claim == name))
+            !name.is_some_and(|name| claims.contains(name))
         });
         volumes.extend(added.cloned());
     }
     pod.insert("volumes".to_owned(), Value::Array(volumes));
+    // The controller sets the names of the hosts.
+    pod.remove("subdomain");
+    pod.remove("hostname");
     Some(set)
 }
 

@@ -10,6 +10,10 @@ use crate::table::age::seconds;
 
 /// What the conditions of a job say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "conditions are independent of each other"
+)]
 struct Conditions {
     complete: bool,
     failed: bool,
