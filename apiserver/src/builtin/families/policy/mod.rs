@@ -1,7 +1,9 @@
 //! Kinds that limit and scale workloads: disruption budgets, autoscalers, quotas, limit ranges, priority
 //! classes.
 
+mod limits;
 mod quota;
+mod scaler;
 
 use serde_json::{Value, json};
 
@@ -10,8 +12,6 @@ use revstore_watch_cache::registry::JsonObject;
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
 use crate::builtin::field::Field;
-use crate::builtin::names;
-use crate::builtin::quantity::compare;
 use crate::builtin::rules::{Generation, Kind};
 
 pub(super) const KINDS: &[Kind] = &[
@@ -52,12 +52,14 @@ pub(super) const KINDS: &[Kind] = &[
                 }
             }
         },
-        validate: check_scaler,
+        validate: scaler::check,
+        validate_status: scaler::check_status,
         ..Kind::new("autoscaling", "HorizontalPodAutoscaler").with_status()
     },
     Kind {
         default: default_scaler,
-        validate: check_scaler,
+        validate: scaler::check,
+        validate_status: scaler::check_status,
         ..Kind::new("autoscaling", "HorizontalPodAutoscaler").with_status()
     },
     Kind {
@@ -78,13 +80,13 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         default: default_limits,
-        validate: check_limits,
+        validate: limits::check,
         ..Kind::new("", "LimitRange").creates_on_update()
     },
     Kind {
         generation: Generation::One,
         default: |class| edit::set_unset(class, "preemptionPolicy", "PreemptLowerPriority"),
-        validate: check_priority,
+        validate_create: check_priority,
         validate_update: |new, old, causes| {
             if new.child("value").int().unwrap_or_default()
                 != old.child("value").int().unwrap_or_default()
@@ -155,108 +157,6 @@ fn default_scaler(scaler: &mut JsonObject) {
     }
 }
 
-/// The types of metrics, and the members that describe them.
-const METRICS: [(&str, &str); 5] = [
-    ("ContainerResource", "containerResource"),
-    ("External", "external"),
-    ("Object", "object"),
-    ("Pods", "pods"),
-    ("Resource", "resource"),
-];
-
-fn check_scaler(scaler: &Field<'_>, causes: &mut Causes) {
-    let spec = scaler.child("spec");
-    let (min, max) = (spec.child("minReplicas"), spec.child("maxReplicas"));
-    causes.check_min(&min, 1, "must be greater than or equal to 1");
-    let maximum = max.int().unwrap_or_default();
-    if maximum == 0 {
-        causes.required(&max, "must be set and greater than 0");
-    } else {
-        causes.check_min(&max, 1, "must be greater than or equal to 1");
-    }
-    if min.int().is_some_and(|min| maximum < min) {
-        let detail = "must be greater than or equal to `minReplicas`";
-        causes.invalid_at(max.path(), maximum, detail);
-    }
-    let target = spec.child("scaleTargetRef");
-    for name in ["kind", "name"] {
-        if causes.check_required(&target.child(name)) {
-            causes.check_text(&target.child(name), names::path_segment_error);
-        }
-    }
-    let version = target.child("apiVersion");
-    if !version.text().contains('/') {
-        let detail = "apiVersion must specify API group";
-        causes.invalid_at(version.path(), version.text(), detail);
-    }
-    let utilization = spec.child("targetCPUUtilizationPercentage");
-    causes.check_min(&utilization, 1, "must be greater than 0");
-    for metric in spec.child("metrics").items() {
-        let kind = metric.child("type");
-        let known = METRICS.iter().find(|(name, _)| *name == kind.text());
-        let Some((_, member)) = known else {
-            let names: Vec<&str> = METRICS.iter().map(|(name, _)| *name).collect();
-            causes.check_required_one_of(&kind, &names);
-            // The type is checked twice.
-            causes.not_supported(&kind, &names);
-            continue;
-        };
-        if !metric.child(member).is_set() {
-            let detail = "must populate information for the given metric source";
-            causes.required(&metric.child(member), detail);
-        }
-        for (_, other) in METRICS {
-            if other != *member && metric.child(other).is_set() {
-                let detail = "must populate the given metric source only";
-                causes.forbidden(&metric.child(other), detail);
-            }
-        }
-    }
-    let scales_to_zero = min.int() == Some(0);
-    let mut metrics = spec.child("metrics").items();
-    let by_others =
-        metrics.any(|metric| ["External", "Object"].contains(&metric.child("type").text()));
-    if scales_to_zero && !by_others {
-        let detail = "must specify at least one Object or External metric to support scaling to zero \
-                      replicas";
-        causes.forbidden(&spec.child("metrics"), detail);
-    }
-    for direction in ["scaleUp", "scaleDown"] {
-        let rules = spec.child("behavior").child(direction);
-        if rules.is_set() {
-            check_scaling(&rules, causes);
-        }
-    }
-}
-
-fn check_scaling(rules: &Field<'_>, causes: &mut Causes) {
-    let window = rules.child("stabilizationWindowSeconds");
-    causes.check_min(&window, 0, "must be greater than or equal to zero");
-    causes.check_range(
-        &window,
-        i64::MIN,
-        3600,
-        "must be less than or equal to 3600",
-    );
-    causes.check_one_of(&rules.child("selectPolicy"), &["Disabled", "Max", "Min"]);
-    let policies = rules.child("policies");
-    if policies.len() == 0 {
-        causes.required(&policies, "must specify at least one Policy");
-    }
-    for policy in policies.items() {
-        causes.check_required_one_of(&policy.child("type"), &["Percent", "Pods"]);
-        causes.check_min(&policy.child("value"), 1, "must be greater than zero");
-        let period = policy.child("periodSeconds");
-        causes.check_min(&period, 1, "must be greater than zero");
-        causes.check_range(
-            &period,
-            i64::MIN,
-            1800,
-            "must be less than or equal to 1800",
-        );
-    }
-}
-
 /// The resources without a domain that quotas limit.
 const QUOTA_RESOURCES: [&str; 19] = [
     "cpu",
@@ -281,16 +181,9 @@ const QUOTA_RESOURCES: [&str; 19] = [
 ];
 
 fn check_quota_name(name: &str, field: &Field<'_>, causes: &mut Causes) {
-    if let Some(detail) = names::qualified_name_error(name) {
-        causes.invalid_at(field.path(), name, &detail);
-    } else if !name.contains('/')
-        && !QUOTA_RESOURCES.contains(&name)
-        && !name.contains("hugepages-")
-    {
-        if !crate::builtin::causes::is_standard(name) {
-            let detail = "must be a standard resource type or fully qualified";
-            causes.invalid_at(field.path(), name, detail);
-        }
+    super::pod::check_resource_name(name, field, causes);
+    let is_huge = name.starts_with("hugepages-") || name.starts_with("requests.hugepages-");
+    if !name.contains('/') && !QUOTA_RESOURCES.contains(&name) && !is_huge {
         causes.invalid_at(field.path(), name, "must be a standard resource for quota");
     }
 }
@@ -320,72 +213,6 @@ fn default_limits(range: &mut JsonObject) {
     }
 }
 
-fn check_limits(range: &Field<'_>, causes: &mut Causes) {
-    let mut seen = Vec::new();
-    for item in range.at(&["spec", "limits"]).items() {
-        let kind = item.child("type");
-        if seen.contains(&kind.text()) {
-            causes.duplicate(&kind);
-        }
-        seen.push(kind.text());
-        let (min, max) = (item.child("min"), item.child("max"));
-        if kind.text() == "Pod" {
-            for name in ["default", "defaultRequest"] {
-                if item.child(name).len() > 0 {
-                    let detail = "may not be specified when `type` is 'Pod'";
-                    causes.forbidden(&item.child(name), detail);
-                }
-            }
-        }
-        for name in [
-            "min",
-            "max",
-            "default",
-            "defaultRequest",
-            "maxLimitRequestRatio",
-        ] {
-            for (resource, quantity) in item.child(name).entries() {
-                causes.check_resource_quantity(resource, &quantity);
-            }
-        }
-        let (default, request) = (item.child("default"), item.child("defaultRequest"));
-        for (low, low_name, high, high_name, at, value_of) in [
-            (min, "min", max, "max", min, min),
-            (min, "min", request, "default request", request, request),
-            (request, "default request", max, "max", request, request),
-            (
-                request,
-                "default request",
-                default,
-                "default limit",
-                request,
-                request,
-            ),
-            (min, "min", default, "default", default, min),
-            (default, "default", max, "max", default, max),
-        ] {
-            for (resource, value) in low.entries() {
-                let bound = high.key(resource);
-                if bound.is_set() && compare(&value.value(), &bound.value()).is_gt() {
-                    let (value, bound) = (shown(&value), shown(&bound));
-                    let detail = format!(
-                        "{low_name} value {value} is greater than {high_name} value {bound}"
-                    );
-                    let found = value_of.key(resource).value();
-                    causes.invalid_at(at.key(resource).path(), found, &detail);
-                }
-            }
-        }
-    }
-}
-
-fn shown(field: &Field<'_>) -> String {
-    match field.value() {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
-}
-
 fn check_priority(class: &Field<'_>, causes: &mut Causes) {
     let (name, value) = (class.at(&["metadata", "name"]), class.child("value"));
     let number = value.int().unwrap_or_default();
@@ -409,8 +236,8 @@ fn check_priority(class: &Field<'_>, causes: &mut Causes) {
             format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
         causes.forbidden(&value, &detail);
     }
-    causes.check_one_of(
-        &class.child("preemptionPolicy"),
-        &["PreemptLowerPriority", "Never"],
-    );
+    let policy = class.child("preemptionPolicy");
+    if policy.is_set() {
+        causes.check_required_one_of(&policy, &["PreemptLowerPriority", "Never"]);
+    }
 }
