@@ -1,5 +1,7 @@
 //! Roles and their bindings.
 
+use serde_json::Value;
+
 use revstore_watch_cache::registry::JsonObject;
 
 use crate::builtin::causes::Causes;
@@ -18,11 +20,20 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         validate: |role, causes| {
             check_rules(role, false, causes);
-            for selector in role
-                .at(&["aggregationRule", "clusterRoleSelectors"])
-                .items()
-            {
+            let aggregation = role.child("aggregationRule");
+            let selectors = aggregation.child("clusterRoleSelectors");
+            if aggregation.is_set() && selectors.len() == 0 {
+                let detail =
+                    "at least one clusterRoleSelector required if aggregationRule is non-nil";
+                causes.required(&selectors, detail);
+            }
+            for selector in selectors.items() {
+                let before = causes.len();
                 causes.check_selector(&selector);
+                if causes.len() > before {
+                    let detail = "invalid label selector.";
+                    causes.invalid_at(selector.path(), Value::Null, detail);
+                }
             }
         },
         ..role("ClusterRole")
