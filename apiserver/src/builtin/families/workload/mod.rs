@@ -5,6 +5,7 @@ mod daemon_set;
 mod deployment;
 mod job;
 mod replica_set;
+mod schedule;
 mod stateful_set;
 
 use super::pod::{Owner, check_template};
@@ -24,6 +25,14 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name_error: crate::builtin::names::subdomain_error,
         validate: |revision, causes| causes.check_not_negative(&revision.child("revision")),
+        validate_create: |revision, causes| {
+            let data = revision.child("data");
+            if !data.is_set() {
+                causes.required(&data, "data is mandatory");
+            } else if data.object().is_none() {
+                causes.required(&data, "data must be a valid JSON object");
+            }
+        },
         validate_update: |new, old, causes| {
             causes.check_immutable(&new.child("data"), &old.child("data"));
         },
