@@ -204,7 +204,8 @@ async fn options_that_cannot_be_honoured_are_refused() {
 }
 
 fn controlled(mode: ClockMode) -> InProcess {
-    Server::builder().control(mode).start_in_process().unwrap()
+    let server = Server::builder().control(mode).start_in_process();
+    server.expect("a server")
 }
 
 fn add(server: &InProcess, method: &str, trigger: Trigger, action: Action) -> RuleId {
@@ -217,7 +218,8 @@ fn add(server: &InProcess, method: &str, trigger: Trigger, action: Action) -> Ru
         trigger,
         action,
     };
-    server.control().unwrap().add_fault(rule).unwrap()
+    let control = server.control().expect("control is on");
+    control.add_fault(rule).expect("a valid rule")
 }
 
 #[tokio::test(start_paused = true)]
@@ -363,14 +365,14 @@ async fn faulty_run(seed: u64) -> Vec<String> {
         Action::Preset(Preset::Timeout),
     );
     let start = tokio::time::Instant::now();
-    let mut seen = Vec::new();
+    let mut outcomes = Vec::new();
     let mut kv = KvClient::new(server.channel());
     for number in 0..40 {
         let outcome = kv.put(put("a", number.to_string())).await;
         let outcome = outcome.map_or_else(|it| format!("{:?}", it.code()), |_| "ok".to_owned());
-        seen.push(format!("{:?} {outcome}", start.elapsed()));
+        outcomes.push(format!("{:?} {outcome}", start.elapsed()));
     }
-    seen
+    outcomes
 }
 
 #[tokio::test(start_paused = true)]

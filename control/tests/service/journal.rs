@@ -23,7 +23,7 @@ async fn all_kept_records_are_listed() {
     let fixture = Fixture::new();
     append(&fixture, 300);
     for (body, expected) in [
-        (r#"{}"#, (1..=300).collect::<Vec<u64>>()),
+        (r"{}", (1..=300).collect::<Vec<u64>>()),
         (r#"{"after": 150}"#, (151..=300).collect()),
         (
             r#"{"methods": ["Put"], "after": 1}"#,

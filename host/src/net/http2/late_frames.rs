@@ -10,9 +10,9 @@ pub(crate) const SHUTDOWN_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0
 
 /// A filter that drops the window updates of streams above the last one of a connection that shuts down.
 ///
-/// A client may write a request that it had begun behind the acknowledgement. The library ignores its HEADERS and DATA
-/// frames, but treats a `WINDOW_UPDATE` frame as one on a stream that was never opened, which would end the connection with
-/// all its streams: `PROTOCOL_ERROR`.
+/// A client may write a request that it had begun behind the acknowledgement. The library ignores its headers and data, but
+/// treats a window update as one of a stream that was never opened, which would end the connection with all its streams:
+/// `PROTOCOL_ERROR`.
 ///
 /// Begins at a frame. A client that sends such an acknowledgement without being asked only loses its own updates.
 #[derive(Debug)]

@@ -81,10 +81,7 @@ struct OpenWatch {
     creation: u64,
     /// The revision up to which the client was sent everything.
     position: i64,
-    /// Whether later events were dropped.
-    has_missed: bool,
-    /// The end that the client gets when it is released: a compaction.
-    end: Option<Response>,
+    missed: Missed,
     /// Whether rules have decided about the next event already.
     is_decided: bool,
     /// The end of the rule that holds it.
@@ -94,6 +91,16 @@ struct OpenWatch {
     /// What cancels it after them.
     is_canceled_next: Option<Cause>,
     since: Instant,
+}
+
+/// What was dropped of a watch behind its position.
+#[derive(Debug)]
+enum Missed {
+    Nothing,
+    /// It begins again when it is released.
+    Events,
+    /// A compaction has ended it, of which the client learns when it is released.
+    End(Response),
 }
 
 /// A response of the services.
@@ -221,15 +228,17 @@ impl WatchBody {
                 self.waiting.remove(&id);
                 continue;
             };
-            if let Some(end) = open.end.take() {
-                self.send(end);
-            } else if std::mem::take(&mut open.has_missed) {
-                self.restarting.insert(id);
-                self.call.restarts.request(WatchRestart {
-                    creation: open.creation,
-                    watch_id: id,
-                    from: open.position.saturating_add(1),
-                });
+            match std::mem::replace(&mut open.missed, Missed::Nothing) {
+                Missed::Nothing => {}
+                Missed::Events => {
+                    self.restarting.insert(id);
+                    self.call.restarts.request(WatchRestart {
+                        creation: open.creation,
+                        watch_id: id,
+                        from: open.position.saturating_add(1),
+                    });
+                }
+                Missed::End(end) => self.send(end),
             }
         }
     }
@@ -348,7 +357,9 @@ impl WatchBody {
         };
         self.has_asked_progress = false;
         let id = info.watch_id;
-        if (info.is_created || info.is_canceled) && self.restarting.remove(&id) && info.is_created {
+        let ends_restart = info.is_created || info.is_canceled;
+        let was_restarting = ends_restart && self.restarting.remove(&id);
+        if was_restarting && info.is_created {
             // What comes now is of the watch that has begun again.
             self.waiting.remove(&id);
             return None;
@@ -416,8 +427,7 @@ impl WatchBody {
                 range: range.clone(),
                 creation: self.creations,
                 position,
-                has_missed: false,
-                end: None,
+                missed: Missed::Nothing,
                 is_decided: false,
                 hold: None,
                 is_in_fragments: false,
@@ -471,7 +481,8 @@ impl WatchBody {
             return None;
         }
         let rules = &self.call.interceptor.rules;
-        let is_new = !open.is_in_fragments && !open.has_missed;
+        let has_missed = !matches!(open.missed, Missed::Nothing);
+        let is_new = !open.is_in_fragments && !has_missed;
         if info.last_event.is_some()
             && is_new
             && !open.is_held()
@@ -499,14 +510,14 @@ impl WatchBody {
             }
         }
         let is_held = !open.is_in_fragments && open.is_held();
-        if !is_held && !open.has_missed {
+        if !is_held && !has_missed {
             self.send(response);
             return None;
         }
         if info.is_canceled {
-            open.end = Some(response);
+            open.missed = Missed::End(response);
         } else if info.last_event.is_some() {
-            open.has_missed = true;
+            open.missed = Missed::Events;
         } else {
             // The client gets a later one.
             self.bookmarks.insert(info.watch_id);
