@@ -72,7 +72,7 @@ fn evictions_at_a_time_are_all_counted() -> TestResult {
             .iter()
             .map(|name| scope.spawn(|| evict(&server, name, &Value::Null).0))
             .collect();
-        let codes = threads.into_iter().map(|thread| thread.join());
+        let codes = threads.into_iter().map(thread::ScopedJoinHandle::join);
         codes.map(|code| code.expect("no panic")).collect()
     });
     assert_eq!(codes, [201; EVICTIONS]);

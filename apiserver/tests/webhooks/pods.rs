@@ -142,9 +142,9 @@ fn bindings_and_evictions_without_metadata_are_shown() -> TestResult {
     create_pod(&server, "a", &json!({}));
     hook.take_requests();
     for subresource in ["binding", "eviction"] {
-        let path = format!("{PODS}/a/{subresource}");
+        let url = format!("{PODS}/a/{subresource}");
         let body = json!({"target": {"name": "n"}}).to_string();
-        assert_eq!(send(&server, "POST", &path, &body).0, 400);
+        assert_eq!(send(&server, "POST", &url, &body).0, 400);
         let requests = hook.take_requests();
         let request = &requests[0].1["request"];
         assert_eq!(request["subResource"], subresource);
@@ -155,8 +155,8 @@ fn bindings_and_evictions_without_metadata_are_shown() -> TestResult {
     *patch.lock().expect("no panic") =
         Some(json!([{"op": "add", "path": "/metadata/name", "value": "a"}]));
     let body = json!({"target": {"name": "n"}}).to_string();
-    let path = format!("{PODS}/a/binding");
-    assert_eq!(send(&server, "POST", &path, &body).0, 201);
+    let url = format!("{PODS}/a/binding");
+    assert_eq!(send(&server, "POST", &url, &body).0, 201);
     Ok(())
 }
 

@@ -153,12 +153,13 @@ impl Eviction<'_> {
         let now = self.front.now();
         let reference = ObjectRef::namespaced(&*self.target.namespace, name);
         let write = WriteRequest::default().dry_run(self.options.dry_run);
-        let count = |budget: Option<&JsonObject>| match budget {
-            Some(budget) => builtin::count_eviction(budget, &self.target.name, &now),
-            None => {
-                let resource = ResourceName::new("policy", "poddisruptionbudgets");
-                Err(Status::not_found(&resource, name).into())
-            }
+        let missing = || {
+            let resource = ResourceName::new("policy", "poddisruptionbudgets");
+            RequestError::from(Status::not_found(&resource, name))
+        };
+        let count = |budget: Option<&JsonObject>| {
+            let budget = budget.ok_or_else(missing)?;
+            builtin::count_eviction(budget, &self.target.name, &now)
         };
         let counted = stored.prepared.update_with(&reference, &write, count);
         counted.await?;
