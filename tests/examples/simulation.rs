@@ -79,7 +79,7 @@ async fn candidate(name: &'static str, first_lease: i64, leaders: Leaders) -> Re
         if left.is_zero() {
             break;
         }
-        match timeout(left, session(name, lease, &leaders)).await {
+        match timeout(left, Box::pin(session(name, lease, &leaders))).await {
             Ok(Ok(())) => log(&format!("{name} has lost its lease")),
             // It does not reach etcd.
             Ok(Err(_)) => sleep(PERIOD).await,

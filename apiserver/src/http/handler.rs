@@ -226,9 +226,11 @@ impl Front {
         if websocket::move_token(headers).is_err() {
             return Err(Status::unauthorized().into());
         }
-        let without = || match trusted {
-            true => Some(User::administrator()),
-            false => self.authenticator.has_anonymous.then(User::anonymous),
+        let without = || {
+            if trusted {
+                return Some(User::administrator());
+            }
+            self.authenticator.has_anonymous.then(User::anonymous)
         };
         let user = match Authenticator::credentials(headers, client, without) {
             Credentials::User(user) => user,

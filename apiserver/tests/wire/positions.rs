@@ -31,6 +31,12 @@ impl Position {
         matches!(self.path.first(), Some(Step::Field("metadata")))
     }
 
+    /// Returns whether the field is the overhead of a pod, of which an empty one is refused, and none is not.
+    pub(crate) fn is_pod_overhead(&self) -> bool {
+        let path: Vec<_> = self.path.iter().collect();
+        matches!(path[..], [Step::Field("spec"), Step::Field("overhead")])
+    }
+
     /// Sets the field of an object, and makes the objects, lists and maps around it where they are missing.
     pub(crate) fn set(&self, object: &mut Value, value: Value) {
         let mut place = object;

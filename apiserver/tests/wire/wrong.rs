@@ -109,7 +109,12 @@ fn check(
             let value = value(&position, &mut rng);
             let mut object = example.numbered(1);
             position.set(&mut object, value.clone());
-            let answers = client.dry_run(&example, &object, encodings);
+            // Protobuf has no empty maps.
+            let mut encodings = encodings.to_vec();
+            if position.is_pod_overhead() && value.as_object().is_some_and(|it| it.is_empty()) {
+                encodings.retain(|encoding| *encoding != Encoding::Protobuf);
+            }
+            let answers = client.dry_run(&example, &object, &encodings);
             let code = answers[0].1.code;
             for (encoding, answer) in answers {
                 let place = format!("{} {position:?}: {value} in {encoding:?}", example.name());

@@ -84,9 +84,11 @@ fn other_system(node: &JsonObject) -> Option<&str> {
 fn no_room(pod: &JsonObject, node: &JsonObject) -> Option<String> {
     let requests = pod_requests(pod.get("spec").unwrap_or(&Value::Null));
     let mut missing = Vec::new();
-    let shown: [(&str, fn(&Amount) -> i128); 2] =
-        [("cpu", Amount::thousandths), ("memory", Amount::whole)];
-    for (name, number) in shown {
+    for name in ["cpu", "memory"] {
+        let number = |amount: &Amount| match name {
+            "cpu" => amount.thousandths(),
+            _ => amount.whole(),
+        };
         let allocatable = edit::at(node, &["status", "allocatable", name]);
         let allocatable = allocatable.and_then(Amount::of).unwrap_or_default();
         let requested = requests.get(name).cloned().unwrap_or_default();
