@@ -45,7 +45,7 @@ impl Measurement for ThreadTime {
     }
 
     fn end(&self, start: Duration) -> Duration {
-        self.start() - start
+        self.start().saturating_sub(start)
     }
 
     fn add(&self, first: &Duration, second: &Duration) -> Duration {

@@ -530,8 +530,8 @@ mod tests {
         check("system:anonymous", &[], info, &none);
         let expected = ["a", "system:unauthenticated"];
         check("system:anonymous", &["a"], info, &expected);
-        let node = ["system:nodes", "system:authenticated"];
-        check("system:node:n", &[], Mode::ArbitraryNode, &node);
+        let of_nodes = ["system:nodes", "system:authenticated"];
+        check("system:node:n", &[], Mode::ArbitraryNode, &of_nodes);
         check("system:node:n", &[], Mode::Legacy, &both);
         let groups = [
             "system:serviceaccounts",

@@ -211,8 +211,11 @@ fn certificates_that_are_not_valid_are_no_credential() -> TestResult {
     assert!(id.unwrap_or_default().starts_with("X509SHA256="), "{user}");
     let (status, _) = review(&address, &roots, None, "")?;
     assert_eq!(status, 403);
-    drop(server);
+    Ok(())
+}
 
+#[test]
+fn without_anonymous_requests_a_request_needs_a_credential() -> TestResult {
     let server = ApiServer::builder().anonymous_auth(false).start()?;
     let (address, roots) = https(&server)?;
     assert_eq!(review(&address, &roots, None, "")?.0, 401);

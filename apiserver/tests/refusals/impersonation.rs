@@ -29,6 +29,7 @@ fn right(verb: &str, group: &str, resource: &str, name: &str) -> Value {
     rule
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn cases() -> Vec<Case> {
     let case = |rights: &[Value], fields, path, expected| Case {
         rights: rights.to_vec(),
@@ -60,7 +61,7 @@ fn cases() -> Vec<Case> {
         case(&[be_bob.clone(), list.clone()], bob, maps, (200, "")),
         // One of the two rights is missing.
         case(
-            &[be_bob.clone()],
+            std::slice::from_ref(&be_bob),
             bob,
             maps,
             (
@@ -69,7 +70,7 @@ fn cases() -> Vec<Case> {
             ),
         ),
         case(
-            &[list.clone()],
+            std::slice::from_ref(&list),
             bob,
             maps,
             (

@@ -111,7 +111,9 @@ fn check(
             position.set(&mut object, value.clone());
             // Protobuf has no empty maps.
             let mut encodings = encodings.to_vec();
-            if position.is_pod_overhead() && value.as_object().is_some_and(|it| it.is_empty()) {
+            if position.is_pod_overhead()
+                && value.as_object().is_some_and(serde_json::Map::is_empty)
+            {
                 encodings.retain(|encoding| *encoding != Encoding::Protobuf);
             }
             let answers = client.dry_run(&example, &object, &encodings);

@@ -333,14 +333,14 @@ async fn a_request_behind_the_acknowledgement_of_a_shutdown_ends_no_other() {
     // In pieces of all sizes: the frames that matter have 57 bytes.
     for size in (1..=57).chain([SOCKET_BYTES]) {
         let (answer, answered) = oneshot::channel::<()>();
-        let (begin, begun) = oneshot::channel::<()>();
-        let first = Arc::new(parking_lot::Mutex::new(Some((begin, answered))));
+        let (signal, stopping) = oneshot::channel::<()>();
+        let first = Arc::new(parking_lot::Mutex::new(Some((signal, answered))));
         let respond = move |_| {
             let first = first.lock().take();
             async move {
                 // The shutdown begins while the first request is under way.
-                if let Some((begin, answered)) = first {
-                    begin.send(()).unwrap();
+                if let Some((signal, answered)) = first {
+                    signal.send(()).unwrap();
                     answered.await.unwrap();
                 }
                 Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
@@ -348,7 +348,7 @@ async fn a_request_behind_the_acknowledgement_of_a_shutdown_ends_no_other() {
         };
         let make_service = move |_| service_fn(respond.clone());
         let (mut client, served) = server_until(make_service, SOCKET_BYTES, async {
-            begun.await.unwrap();
+            stopping.await.unwrap();
         });
         let talking = async move {
             let request = |stream| frame(HEADERS, END_STREAM | END_HEADERS, stream, REQUEST);
