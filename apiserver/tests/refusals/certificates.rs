@@ -106,6 +106,7 @@ fn https(server: &ApiServer) -> Result<(String, RootCertStore), Box<dyn std::err
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn certificates_that_are_not_valid_are_no_credential() -> TestResult {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
     let directory = tempfile::tempdir()?;

@@ -198,18 +198,25 @@ fn owners_need_rights() -> TestResult {
     assert_eq!(send_as(&server, "all", "POST", MAPS, &unknown).0, 201);
     let free = map("e", json!([]));
     assert_eq!(send_as(&server, "writer", "POST", MAPS, &free).0, 201);
-    let owned = map("e", owner("Deployment", false));
+    let dependent = map("e", owner("Deployment", false));
     let text = "cannot set an ownerRef on a resource you can't delete: , <nil>";
     refused(
-        send_as(&server, "writer", "PUT", &format!("{MAPS}/e"), &owned),
+        send_as(&server, "writer", "PUT", &format!("{MAPS}/e"), &dependent),
         text,
     );
     assert_eq!(
-        send_as(&server, "finalizer", "PUT", &format!("{MAPS}/e"), &owned).0,
+        send_as(
+            &server,
+            "finalizer",
+            "PUT",
+            &format!("{MAPS}/e"),
+            &dependent
+        )
+        .0,
         200
     );
     // An unchanged owner needs no right.
-    let mut labeled = owned;
+    let mut labeled = dependent;
     labeled["metadata"]["labels"] = json!({"a": "b"});
     assert_eq!(
         send_as(&server, "writer", "PUT", &format!("{MAPS}/e"), &labeled).0,
