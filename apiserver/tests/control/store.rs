@@ -1,7 +1,10 @@
 //! Replacements of the store, and forks.
 
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use revstore::EndpointUrl;
 use revstore_apiserver::control_api::store::DumpForm;
 use revstore_apiserver::{ClockMode, ListenUrl};
 use serde_json::{Value, json};
@@ -230,27 +233,22 @@ fn the_reset_of_a_fork_loads_the_manifests() {
 
 #[test]
 fn the_port_of_the_api_of_etcd_stays_open_while_the_store_is_replaced() {
-    let fixture = Fixture::with(ClockMode::System, |builder| {
-        builder.etcd_listen([ListenUrl::localhost(0)])
-    });
-    let url = &fixture.server.etcd_endpoints()[0];
-    let address = url.trim_start_matches("http://");
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| {
-            let mut refused = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                refused += usize::from(std::net::TcpStream::connect(address).is_err());
-            }
-            refused
-        });
-        for _ in 0..8 {
-            fixture.ok("StoreReset", &json!({}));
-        }
-        is_over.store(true, Ordering::Relaxed);
-        assert_eq!(connecting.join().expect("no panic"), 0);
-    });
-    assert_eq!(count_over_etcd(url), "0");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("etcd.sock");
+    let url = EndpointUrl::parse(&format!("unix://{}", path.display())).expect("a URL");
+    let url = ListenUrl::try_from(url).expect("a URL to listen on");
+    let fixture = Fixture::with(ClockMode::System, |builder| builder.etcd_listen([url]));
+    let number = || path.metadata().expect("a socket").ino();
+    let before = number();
+    // Another name of the file keeps its number from being used again.
+    std::fs::hard_link(&path, directory.path().join("kept")).expect("a link");
+    for _ in 0..3 {
+        fixture.ok("StoreReset", &json!({}));
+        assert_eq!(number(), before);
+        UnixStream::connect(&path).expect("a port that is served");
+    }
+    fixture.server.stop();
+    assert!(!path.exists());
 }
 
 #[test]
