@@ -249,7 +249,11 @@ pub(crate) fn full_domain_error(text: &str) -> Option<String> {
 pub(crate) fn subdomain_prefix_error(text: &str) -> Option<String> {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
-            subdomain_error(&format!("{}a", &rest[..rest.len().saturating_sub(1)]))
+            // The hyphen and the letter before it stand for any letter, as upstream has it.
+            let mut name = rest.to_owned();
+            name.pop();
+            name.push('a');
+            subdomain_error(&name)
         }
         _ => subdomain_error(text),
     }
@@ -314,7 +318,9 @@ mod tests {
         for good in ["a-", "a", "a.b-"] {
             assert_eq!(subdomain_prefix_error(good), None, "{good}");
         }
-        assert!(subdomain_prefix_error("-").is_some() && subdomain_prefix_error("_-").is_some());
+        for bad in ["-", "_a-", "-é-"] {
+            assert!(subdomain_prefix_error(bad).is_some(), "{bad}");
+        }
         for good in ["a", "_a._b", "a_b.c"] {
             assert_eq!(underscored_subdomain_error(good), None, "{good}");
         }
