@@ -114,8 +114,7 @@ fn check_strategy(strategy: &Field<'_>, causes: &mut Causes) {
         "OnDelete" => {}
         "RollingUpdate" => {
             causes.check_not_negative(&rolling.child("partition"));
-            causes.check_int_or_percent(&rolling.child("maxUnavailable"));
-            causes.check_percent_max(&rolling.child("maxUnavailable"));
+            // `maxUnavailable` belongs to a feature that is off.
         }
         _ => causes.invalid(strategy, "must be 'RollingUpdate' or 'OnDelete'"),
     }
