@@ -254,7 +254,7 @@ fn validate_owners(object: &JsonObject) -> Vec<StatusCause> {
             let detail = "version must not be empty";
             causes.push(StatusCause::invalid(
                 path().child("apiVersion"),
-                version,
+                version.as_str(),
                 detail,
             ));
         }
@@ -266,6 +266,15 @@ fn validate_owners(object: &JsonObject) -> Vec<StatusCause> {
                     "must not be empty",
                 ));
             }
+        }
+        // Events do not last.
+        if version == "v1" && text(owner, "kind") == "Event" {
+            let shown = owner_text(owner);
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            causes.push(StatusCause {
+                message: format!("Invalid value: {shown}: {detail}"),
+                ..StatusCause::invalid(path(), Value::Null, "")
+            });
         }
     }
     let mut controllers = owners
@@ -294,26 +303,29 @@ fn validate_owners(object: &JsonObject) -> Vec<StatusCause> {
     causes
 }
 
-/// Returns owners as JSON, with their fields in the order of Go's type.
+/// Returns owners as JSON.
 fn owners_text(owners: &[&JsonObject]) -> String {
+    let texts: Vec<String> = owners.iter().map(|owner| owner_text(owner)).collect();
+    format!("[{}]", texts.join(","))
+}
+
+/// Returns an owner as JSON, with its fields in the order of Go's type.
+fn owner_text(owner: &JsonObject) -> String {
     const ALWAYS: [&str; 4] = ["apiVersion", "kind", "name", "uid"];
     const OPTIONAL: [&str; 2] = ["controller", "blockOwnerDeletion"];
-    let texts = owners.iter().map(|owner| {
-        let shown = |name: &&str| {
-            let value = owner.get(*name).filter(|value| !value.is_null());
-            match value {
-                None if OPTIONAL.contains(name) => None,
-                value => Some(format!(
-                    "{}:{}",
-                    json!(name),
-                    value.unwrap_or(&Value::from(""))
-                )),
-            }
-        };
-        let members: Vec<String> = ALWAYS.iter().chain(&OPTIONAL).filter_map(shown).collect();
-        format!("{{{}}}", members.join(","))
-    });
-    format!("[{}]", texts.collect::<Vec<_>>().join(","))
+    let shown = |name: &&str| {
+        let value = owner.get(*name).filter(|value| !value.is_null());
+        match value {
+            None if OPTIONAL.contains(name) => None,
+            value => Some(format!(
+                "{}:{}",
+                json!(name),
+                value.unwrap_or(&Value::from(""))
+            )),
+        }
+    };
+    let members: Vec<String> = ALWAYS.iter().chain(&OPTIONAL).filter_map(shown).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 /// The finalizers by which a garbage collector orphans or deletes the dependents first.

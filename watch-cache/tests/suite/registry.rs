@@ -337,6 +337,24 @@ fn an_answer_has_a_bounded_number_of_causes() {
 }
 
 #[test]
+fn events_own_nothing() {
+    let fixture = Fixture::new(Widgets::default());
+    let mut object = named("a");
+    object["metadata"]["ownerReferences"] = json!([
+        {"kind": "Event", "name": "e", "uid": "u", "apiVersion": "events.k8s.io/v1"},
+        {"kind": "Event", "name": "e", "uid": "u", "apiVersion": "v1"},
+    ]);
+    let causes = status(fixture.create(object)).details.unwrap().causes;
+    assert_eq!(causes.len(), 1, "{causes:?}");
+    assert_eq!(causes[0].field, "metadata.ownerReferences");
+    assert_eq!(
+        causes[0].message,
+        "Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"e\",\"uid\":\"u\"}: /v1, Kind=Event is \
+         disallowed from being an owner"
+    );
+}
+
+#[test]
 fn several_controllers_are_named_in_the_order_of_their_fields() {
     let fixture = Fixture::new(Widgets::default());
     let mut object = named("a");
