@@ -51,13 +51,21 @@ pub(crate) async fn review(
             access(front, &subject(&spec), &spec)
         }
         "LocalSubjectAccessReview" => {
-            if spec["resourceAttributes"]["namespace"] != target.namespace.as_str() {
+            let asked = &spec["resourceAttributes"];
+            if asked.is_object() && asked["namespace"] != target.namespace.as_str() {
                 return Err(RequestError::BadRequest(format!(
                     "spec.resourceAttributes.namespace must match namespace: {}",
                     target.namespace
                 )));
             }
-            check_access(&review, &subject_causes(&spec))?;
+            let mut causes = subject_causes(&spec);
+            let path = &spec["nonResourceAttributes"];
+            if path.is_object() {
+                let detail = "disallowed on this kind of request";
+                let field = "spec.nonResourceAttributes";
+                causes.push(StatusCause::invalid(field, path.clone(), detail));
+            }
+            check_access(&review, &causes)?;
             let metadata = review.entry("metadata").or_insert_with(|| json!({}));
             metadata["namespace"] = target.namespace.as_str().into();
             access(front, &subject(&spec), &spec)
@@ -121,6 +129,14 @@ fn check_access(review: &JsonObject, causes: &[StatusCause]) -> Result<(), Reque
             StatusCause::invalid("spec.nonResourceAttributes", path.clone(), detail)
         });
     }
+    causes.extend(
+        ["fieldSelector", "labelSelector"]
+            .iter()
+            .filter_map(|name| {
+                let selector = resource.get(*name).filter(|it| it.is_object())?;
+                selector_cause(&format!("spec.resourceAttributes.{name}"), selector)
+            }),
+    );
     let metadata = review.get("metadata").and_then(Value::as_object);
     let mut metadata = metadata.cloned().unwrap_or_default();
     // Those that the server sets.
@@ -135,6 +151,25 @@ fn check_access(review: &JsonObject, causes: &[StatusCause]) -> Result<(), Reque
     }
     let kind = ResourceName::new("authorization.k8s.io", "");
     Err(Status::invalid(&kind, "", causes).into())
+}
+
+/// Returns what is wrong with a selector of objects in a review: it has one of two forms.
+fn selector_cause(field: &str, selector: &Value) -> Option<StatusCause> {
+    let (raw, requirements) = (&selector["rawSelector"], &selector["requirements"]);
+    match (is_empty(raw), is_empty(requirements)) {
+        (false, false) => {
+            let detail = "may not specified at the same time as requirements";
+            let field = format!("{field}.rawSelector");
+            Some(StatusCause::invalid(&*field, raw.clone(), detail))
+        }
+        (true, true) => {
+            let detail =
+                format!("when {field} is specified, requirements or rawSelector is required");
+            let field = format!("{field}.requirements");
+            Some(StatusCause::required(&*field, &detail))
+        }
+        _ => None,
+    }
 }
 
 fn user_info(user: &User) -> Value {

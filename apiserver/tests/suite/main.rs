@@ -20,6 +20,7 @@ mod pod_plugins;
 mod pod_security;
 mod policies;
 mod resource_quota;
+mod reviews;
 mod runtime_config;
 mod server;
 mod storage;

@@ -126,6 +126,7 @@ impl Apply<'_> {
             self.front.authorizer.check(&exchange.user, create)?;
             let mut new = applied(None)?;
             check_requested_name(&target.name, &new)?;
+            check_no_uid(resource, target, &new)?;
             self.front.check_definition(resource, &target.name).await?;
             let mutated = admission.mutate(Operation::Create, Some(&mut new), None);
             mutated.await?;
@@ -152,6 +153,25 @@ impl Apply<'_> {
     fn is_missing(&self, error: &RequestError) -> bool {
         matches!(error, RequestError::NotFound { resource, name }
             if *name == self.target.name && *resource == self.resource.names.resource_name())
+    }
+}
+
+/// Checks that an object that is to be created names no uid: that of an object which is gone.
+fn check_no_uid(
+    resource: &Resource,
+    target: &Target,
+    new: &JsonObject,
+) -> Result<(), RequestError> {
+    let uid = new.get("metadata").and_then(|it| it["uid"].as_str());
+    match uid.unwrap_or_default() {
+        "" => Ok(()),
+        uid => {
+            let detail = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            let name = resource.names.resource_name();
+            Err(Status::conflict(&name, &target.name, &detail).into())
+        }
     }
 }
 
