@@ -248,11 +248,13 @@ async fn a_held_watch_whose_events_are_compacted_ends_when_it_is_released() {
     let mut watch = WatchClientStream::open(channel.clone()).await;
     let (held, idle) = (watch.create("a", 0).await, watch.create("b", 0).await);
     let open = &controlled.inner.open;
-    open.command(None, WatchCommand::Hold).unwrap();
-    for key in ["a1", "a2", "a3"] {
+    let id = open.watches(0)[0].id;
+    open.command(Some(id), WatchCommand::Hold).unwrap();
+    for key in ["a1", "a2", "a3", "b0"] {
         put(channel.clone(), key).await.unwrap();
     }
-    until(|| state(&controlled, 0).0 == WatchState::Held).await;
+    // By then the events of the other watch have been left out.
+    assert_eq!(watch.next_keys().await, ["b0"]);
     let engine = controlled.server.engine();
     let current = engine.current_revision();
     engine.compact(current).unwrap().run();
