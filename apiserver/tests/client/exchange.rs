@@ -63,8 +63,8 @@ fn answer_of(
         "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{fields}Content-Length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes()).expect("the server reads");
-    // The server may answer, and close the connection, before it has read a body that is too large.
+    // The server may refuse the connection, or answer and close it before it has read a body that is too large.
+    let _ = stream.write_all(head.as_bytes());
     let _ = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

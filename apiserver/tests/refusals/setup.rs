@@ -158,6 +158,8 @@ impl Vault {
         let clock = ManualClock::new();
         let mut builder = ApiServer::builder()
             .clock(clock.clone())
+            // Nothing but requests changes the store.
+            .compaction_interval(None)
             .authorization_mode(AuthorizationMode::Rbac)
             .user("admin", User::new("root", ["system:masters"]));
         for name in crate::users::NAMES {
