@@ -82,7 +82,8 @@ pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Returns the resource version of an object or list.
 pub(crate) fn version(object: &Value) -> i64 {
     let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).expect("a version")
+    text.and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("no version in {object}"))
 }
 
 /// Returns the names in a list.
