@@ -16,10 +16,11 @@ import glob
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
+
+from processes import free_url
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENS = 'testtoken,admin,1,"system:masters"\nusertoken,dev,2,devs\n'
@@ -37,13 +38,6 @@ def play(url, compact, files):
                             timeout=TIME_LIMIT).stdout
     found = re.findall(r"^(PASS|FAIL|SKIP) (\S+)", output, re.M)
     return output, {scenario: result for result, scenario in found}
-
-
-def free_url():
-    """Returns a URL on which nothing listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return "http://127.0.0.1:%d" % listener.getsockname()[1]
 
 
 def scenarios():
