@@ -2,7 +2,7 @@
 //!
 //! - [`Rules`] is the [`Strategy`](revstore_watch_cache::registry::Strategy) of a kind in a version;
 //!   [`Rules::status`] that of its status subresource, and [`Rules::prepared`] that of the other
-//!   subresources, whose new version a function computes: [`bind`], [`evict`],
+//!   subresources, whose new version a function computes: [`bind`], [`mark_evicted`],
 //!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
 //! - [`scale_of`] and [`set_scale`] are the scale subresource.
 //! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
