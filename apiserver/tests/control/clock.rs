@@ -67,9 +67,8 @@ fn a_watch_ends_and_gets_bookmarks_at_the_time_of_the_clock() {
     assert!(rest.all(|event| event["type"] == "BOOKMARK"));
 }
 
-#[test]
-fn automatic_time_jumps_to_the_expiry_of_an_event_beside_an_open_watch() {
-    let fixture = Fixture::new(ClockMode::Auto);
+/// Creates an event, which expires, and returns a watch that has seen it.
+fn watch_of_an_event(fixture: &Fixture) -> Watch {
     let path = "/api/v1/namespaces/default/events";
     let mut watch = Watch::open(
         &fixture.server,
@@ -82,14 +81,21 @@ fn automatic_time_jumps_to_the_expiry_of_an_event_beside_an_open_watch() {
     });
     assert_eq!(fixture.send("POST", path, &event.to_string()).0, 201);
     assert_eq!(watch.next().expect("an event")["type"], "ADDED");
+    watch
+}
+
+#[test]
+fn automatic_time_jumps_to_the_expiry_of_an_event_beside_an_open_watch() {
+    let fixture = Fixture::new(ClockMode::Auto);
+    let mut watch = watch_of_an_event(&fixture);
     assert_eq!(watch.next().expect("an event")["type"], "DELETED");
 }
 
-/// Opens a watch of config maps from the current state on, which has had an event.
+/// Opens a watch of a config map from the current state on, which has had an event. A controller writes others.
 fn open_watch(fixture: &Fixture, timeout: u32) -> Watch {
     let at = fixture.put("a", "1");
     let path = format!(
-        "{MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={at}"
+        "{MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds={timeout}&resourceVersion={at}&fieldSelector=metadata.name%3Da"
     );
     let mut watch = Watch::open(&fixture.server, &path);
     fixture.ok("Wait", &json!({"watchers": 1}));
@@ -221,18 +227,7 @@ fn all_that_an_advance_goes_to_is_listed_as_pending() {
 #[test]
 fn automatic_time_reaches_the_expiry_of_an_event_at_once() {
     let fixture = Fixture::with(ClockMode::Manual, with_controllers);
-    let path = "/api/v1/namespaces/default/events";
-    let mut watch = Watch::open(
-        &fixture.server,
-        &format!("{path}?watch=true&timeoutSeconds=90000"),
-    );
-    fixture.ok("Wait", &json!({"watchers": 1}));
-    let event = json!({
-        "metadata": {"name": "e", "namespace": "default"},
-        "involvedObject": {"namespace": "default"},
-    });
-    assert_eq!(fixture.send("POST", path, &event.to_string()).0, 201);
-    assert_eq!(watch.next().expect("an event")["type"], "ADDED");
+    let mut watch = watch_of_an_event(&fixture);
     // Until the expiry, only the compactions and the checks of the caches are due.
     let pending = fixture.ok("ClockPending", &json!({}));
     let entries = pending["pending"].as_array().expect("a list").clone();
