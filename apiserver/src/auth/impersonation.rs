@@ -9,10 +9,11 @@ use std::fmt::Write as _;
 use http::HeaderMap;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::names::{dns_label_error, subdomain_error};
-use revstore_watch_cache::status::Status;
+use revstore_watch_cache::status::{Status, StatusCause};
 
 use crate::auth::user::{MASTERS, NODES, UNAUTHENTICATED};
 use crate::auth::{Attributes, Authorizer, User};
+use crate::builtin::domain_prefixed_path_errors;
 
 /// The header that names the user in whose name a request is made, and the beginning of the headers with
 /// further attributes of that user.
@@ -24,9 +25,6 @@ const IMPERSONATE_EXTRA: &str = "impersonate-extra-";
 /// The group of the resources that stand for users and their attributes; in the oldest mode only for uids and further
 /// attributes.
 const GROUP: &str = "authentication.k8s.io";
-/// The beginning of the names of service accounts as users, and the groups of all of them.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The beginning of the names of nodes as users.
 const NODE: &str = "system:node:";
 /// The attribute of a service account that names the node of its pod.
@@ -201,10 +199,9 @@ impl Impersonation {
             user.groups = vec![NODES.to_owned()];
         }
         if user.groups.is_empty()
-            && let Some((namespace, _)) = service_account(&user.name)
+            && let Some((namespace, name)) = service_account(&user.name)
         {
-            let own = format!("{SERVICE_ACCOUNTS}:{namespace}");
-            user.groups = vec![SERVICE_ACCOUNTS.to_owned(), own];
+            user.groups = User::service_account(namespace, name).groups;
         }
         if user.name == User::anonymous().name {
             if !user.is_in(UNAUTHENTICATED) {
@@ -336,7 +333,7 @@ impl Asked<'_> {
 
 /// Returns the namespace and the name of the service account that a user is.
 fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    let (namespace, name) = User::split_service_account(user)?;
     let is_valid = dns_label_error(namespace).is_none() && subdomain_error(name).is_none();
     is_valid.then_some((namespace, name))
 }
@@ -352,9 +349,17 @@ fn extra_error((key, values): &(String, Vec<String>)) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
     }
-    if let Some(error) = domain_prefixed_path_error(key) {
+    let errors: Vec<_> = domain_prefixed_path_errors(key)
+        .into_iter()
+        .map(|(value, detail)| StatusCause::invalid("extra.key", value, &detail).to_string())
+        .collect();
+    if !errors.is_empty() {
+        let errors = match errors.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
         return Some(format!(
-            "impersonating an invalid key in extra is not allowed: {error}"
+            "impersonating an invalid key in extra is not allowed: {errors}"
         ));
     }
     if key.to_lowercase() != *key {
@@ -367,32 +372,6 @@ fn extra_error((key, values): &(String, Vec<String>)) -> Option<String> {
     }
     let has_empty = values.iter().any(String::is_empty);
     has_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
-}
-
-/// Returns what is wrong with a text that must be a path that begins with a domain.
-fn domain_prefixed_path_error(text: &str) -> Option<String> {
-    let invalid =
-        |value: &str, detail: &str| Some(format!("extra.key: Invalid value: {value:?}: {detail}"));
-    let parts = text.split_once('/');
-    let Some((host, path)) = parts.filter(|(host, path)| !host.is_empty() && !path.is_empty())
-    else {
-        return invalid(
-            text,
-            "must be a domain-prefixed path (such as \"acme.io/foo\")",
-        );
-    };
-    let is_in_path =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
-    let host_error = subdomain_error(host).map(|error| invalid(host, &error));
-    let path_error = (!path.bytes().all(is_in_path)).then(|| {
-        let detail =
-            "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
-        invalid(path, detail)
-    });
-    match (host_error.flatten(), path_error.flatten()) {
-        (Some(host), Some(path)) => Some(format!("[{host}, {path}]")),
-        (host, path) => host.or(path),
-    }
 }
 
 /// Returns a user as Go prints it with `%#v`, which kube-apiserver does in an error.

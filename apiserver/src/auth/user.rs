@@ -11,6 +11,11 @@ pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The group of the users that nodes are.
 pub(crate) const NODES: &str = "system:nodes";
 
+/// The beginning of the names of service accounts as users.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+/// The group of all service accounts.
+const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+
 /// The identity of a client. Corresponds to `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,6 +41,25 @@ impl User {
             groups: groups.into_iter().map(Into::into).collect(),
             ..Self::default()
         }
+    }
+
+    /// Returns the user that a service account is, with its groups.
+    pub(crate) fn service_account(namespace: &str, name: &str) -> Self {
+        let groups = [
+            SERVICE_ACCOUNTS.to_owned(),
+            format!("{SERVICE_ACCOUNTS}:{namespace}"),
+        ];
+        Self::new(Self::service_account_name(namespace, name), groups)
+    }
+
+    /// Returns the name of the user that a service account is.
+    pub(crate) fn service_account_name(namespace: &str, name: &str) -> String {
+        format!("{SERVICE_ACCOUNT}{namespace}:{name}")
+    }
+
+    /// Returns the namespace and the name of the service account whose user has a name. They are not checked.
+    pub(crate) fn split_service_account(user: &str) -> Option<(&str, &str)> {
+        user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')
     }
 
     /// Returns the user of requests without credentials.

@@ -134,17 +134,8 @@ impl Causes {
         if !self.check_required(field) {
             return;
         }
-        let (domain, path) = field.text().split_once('/').unwrap_or_default();
-        if domain.is_empty() || path.is_empty() {
-            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-            self.invalid(field, detail);
-            return;
-        }
-        if let Some(detail) = names::subdomain_error(domain) {
-            self.invalid_at(field.path(), domain, &detail);
-        }
-        if let Some(detail) = names::url_path_error(path) {
-            self.invalid_at(field.path(), path, detail);
+        for (part, detail) in names::domain_prefixed_path_errors(field.text()) {
+            self.invalid_at(field.path(), part, &detail);
         }
     }
 

@@ -25,6 +25,7 @@ mod warning;
 
 use revstore_watch_cache::registry::{JsonObject, Propagation};
 
+pub(crate) use causes::is_extended;
 pub(crate) use families::certificates::CertificateRequest;
 pub use families::certificates::{approve, set_requester};
 pub use families::cluster::finalize_namespace;
@@ -33,6 +34,7 @@ pub use families::pod::{
     counts_eviction, mark_evicted, resize, set_ephemeral_containers, unprocessed_budget,
 };
 pub(crate) use families::service::prepare_allocation;
+pub(crate) use names::domain_prefixed_path_errors;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
 pub(crate) use selectable::field_source;

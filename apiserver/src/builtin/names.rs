@@ -86,6 +86,19 @@ pub(crate) fn config_key_error(key: &str) -> Option<String> {
     }
 }
 
+/// Returns the parts of a text that are wrong, with the reasons, if it must be a domain and a path below it, such as
+/// `example.com/name`.
+pub(crate) fn domain_prefixed_path_errors(text: &str) -> Vec<(&str, String)> {
+    let (domain, path) = text.split_once('/').unwrap_or_default();
+    if domain.is_empty() || path.is_empty() {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![(text, detail.to_owned())];
+    }
+    let domain = subdomain_error(domain).map(|detail| (domain, detail));
+    let path = url_path_error(path).map(|detail| (path, detail.to_owned()));
+    domain.into_iter().chain(path).collect()
+}
+
 /// Returns what is wrong with a path of a URL without a leading slash.
 pub(crate) fn url_path_error(path: &str) -> Option<&'static str> {
     let valid = path

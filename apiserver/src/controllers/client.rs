@@ -73,7 +73,7 @@ impl Client {
     pub(super) fn new(front: &Arc<Front>, account: &str) -> Self {
         Self {
             front: front.clone(),
-            user: format!("system:serviceaccount:kube-system:{account}"),
+            user: auth::User::service_account_name("kube-system", account),
         }
     }
 

@@ -180,13 +180,9 @@ impl Asked for AccessOf {
     fn check(&self, access: &AccessAttributes) -> AccessDecision {
         let account;
         let user = if access.is_service_account {
-            let namespace = access.user.split(':').nth(2).unwrap_or_default();
-            let groups = [
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ];
-            account = User::new(&*access.user, groups);
+            let account_of = User::split_service_account(&access.user);
+            let (namespace, name) = account_of.unwrap_or_default();
+            account = User::service_account(namespace, name).authenticated();
             &account
         } else {
             &self.user

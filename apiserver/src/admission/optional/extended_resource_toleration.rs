@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use revstore_watch_cache::names::qualified_name_error;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Value, json};
 
 use crate::admission::{Attributes, Decision, Operation, Phase, Plugin};
-use crate::builtin::edit;
+use crate::builtin::{edit, is_extended};
 
 /// The plugin `ExtendedResourceToleration`.
 #[derive(Debug)]
@@ -30,14 +29,6 @@ impl Plugin for ExtendedResourceToleration {
         }
         Box::pin(async { Ok(()) })
     }
-}
-
-/// Returns whether a name is that of a resource which Kubernetes does not know.
-fn is_extended(name: &str) -> bool {
-    name.contains('/')
-        && !name.contains("kubernetes.io/")
-        && !name.starts_with("requests.")
-        && qualified_name_error(&format!("requests.{name}")).is_none()
 }
 
 fn tolerate(spec: &mut JsonObject) {

@@ -1,5 +1,6 @@
 //! Pods are resized only on nodes that can do it, and have room for it.
 
+use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{CauseReason, StatusCause, quoted};
 use serde_json::Value;
@@ -35,10 +36,7 @@ impl Plugin for PodResizeValidator {
             let Some(pod) = object.filter(|pod| has_changed(request, pod)) else {
                 return Ok(());
             };
-            let name = edit::text_at(pod, &["spec", "nodeName"]);
-            let Some(node) = objects::get(request.front, ("", "nodes"), name).await? else {
-                return Err(request.forbidden(object, &not_found(name)).into());
-            };
+            let (name, node) = node_of(request, pod).await?;
             let (reason, detail) = match (other_system(&node), no_room(pod, &node)) {
                 (Some(system), _) => {
                     let (node, system) = (quoted(name), quoted(system));
@@ -60,8 +58,17 @@ impl Plugin for PodResizeValidator {
     }
 }
 
-fn not_found(node: &str) -> String {
-    format!("node {} not found", quoted(node))
+/// Returns the node of a pod, with its name.
+async fn node_of<'a>(
+    request: &Attributes<'_>,
+    pod: &'a JsonObject,
+) -> Result<(&'a str, JsonObject), RequestError> {
+    let name = edit::text_at(pod, &["spec", "nodeName"]);
+    let Some(node) = objects::get(request.front, ("", "nodes"), name).await? else {
+        let detail = format!("node {} not found", quoted(name));
+        return Err(request.forbidden(Some(pod), &detail).into());
+    };
+    Ok((name, node))
 }
 
 /// Returns whether a pod is bound to a node, and its specification differs from the current one.
@@ -132,10 +139,7 @@ impl Plugin for NodeDeclaredFeatureValidator {
             if needed.is_empty() {
                 return Ok(());
             }
-            let name = edit::text_at(pod, &["spec", "nodeName"]);
-            let Some(node) = objects::get(request.front, ("", "nodes"), name).await? else {
-                return Err(request.forbidden(object, &not_found(name)).into());
-            };
+            let (name, node) = node_of(request, pod).await?;
             let declared = edit::at(&node, &["status", "declaredFeatures"]);
             let declared = declared.and_then(Value::as_array);
             needed.retain(|name| !declared.is_some_and(|all| all.contains(&(*name).into())));
@@ -153,14 +157,12 @@ impl Plugin for NodeDeclaredFeatureValidator {
 
 /// Returns the features that a node must have for an update of a pod.
 fn needed_features(pod: &JsonObject, old: &JsonObject) -> Vec<&'static str> {
-    let containers = |pod: &JsonObject| -> Vec<Value> {
-        let list = edit::at(pod, &["spec", "initContainers"]).and_then(Value::as_array);
-        list.cloned().unwrap_or_default()
-    };
-    let mut pairs = containers(old).into_iter().zip(containers(pod));
+    let containers = |pod| edit::at(pod, &["spec", "initContainers"]).and_then(Value::as_array);
+    let mut pairs =
+        (containers(old).into_iter().flatten()).zip(containers(pod).into_iter().flatten());
     let resized = pairs
         .any(|(old, new)| old["restartPolicy"] != "Always" && old["resources"] != new["resources"]);
-    let whole = |pod: &JsonObject| edit::at(pod, &["spec", "resources"]).cloned();
+    let whole = |pod| edit::at(pod, &["spec", "resources"]);
     let mut needed = Vec::new();
     // In the order of their names.
     if whole(pod) != whole(old) {

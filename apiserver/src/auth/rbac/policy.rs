@@ -8,9 +8,6 @@ use serde_json::Value;
 use crate::auth::rbac::rule::Rule;
 use crate::auth::{Attributes, User};
 
-/// The beginning of the names of service accounts as users.
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-
 /// A kind of objects that a policy consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PolicyKind {
@@ -338,7 +335,7 @@ impl Subject {
                 };
                 (!namespace.is_empty()).then(|| Self {
                     is_group: false,
-                    name: format!("{SERVICE_ACCOUNT}{namespace}:{name}"),
+                    name: User::service_account_name(namespace, name),
                     description: format!("{kind} \"{name}/{namespace}\""),
                 })
             }

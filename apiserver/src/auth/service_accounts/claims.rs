@@ -128,11 +128,6 @@ impl Claims {
     /// Returns the user of the token.
     pub(crate) fn user(&self) -> User {
         let (namespace, account) = (&self.namespace, &self.account);
-        let groups = [
-            "system:serviceaccounts".to_owned(),
-            format!("system:serviceaccounts:{namespace}"),
-        ];
-        let name = format!("system:serviceaccount:{namespace}:{}", account.name);
         let mut extra = Vec::new();
         let mut add = |key: &str, value: &str| {
             extra.push((format!("{EXTRA_PREFIX}{key}"), vec![value.to_owned()]));
@@ -156,7 +151,7 @@ impl Claims {
         User {
             uid: account.uid.clone(),
             extra,
-            ..User::new(name, groups)
+            ..User::service_account(namespace, &account.name)
         }
     }
 }

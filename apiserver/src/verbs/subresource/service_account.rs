@@ -8,6 +8,7 @@ use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::{Map, Value, json};
 
 use crate::admission::{Admission, Operation};
+use crate::auth::User;
 use crate::catalog::{Resource, Stored};
 use crate::http::{Answer, CREATED, Exchange, Form, Front, Target};
 use crate::verbs::body::read_plain;
@@ -104,7 +105,7 @@ pub(crate) async fn token(
     }
     let claims = json!({
         "iss": accounts.issuer(),
-        "sub": format!("system:serviceaccount:{}:{}", target.namespace, target.name),
+        "sub": User::service_account_name(&target.namespace, &target.name),
         "aud": audiences,
         "iat": issued.0,
         "nbf": issued.0,
