@@ -30,8 +30,8 @@ pub use self::time::{ClockMode, TIME_MAX};
 /// The maximum number of due instants that one advance passes.
 pub const ADVANCE_INSTANTS_MAX: u64 = 4_000_000;
 
-/// The time of the system for which one advance waits in all for tasks that were woken at a due time, before it goes on
-/// without them: those that write to a client that does not read, for example.
+/// The time of the system for which an advance waits for tasks that were woken at a due time. If they need longer, because
+/// they write to a client that does not read, for example, it goes on without them, and waits for none after them.
 pub const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 /// The default of [`ControlClock::set_idle`].
@@ -67,7 +67,7 @@ pub enum AdvanceError {
 /// In each [mode](ClockMode), time never decreases, also when the mode changes. [`advance`](Self::advance) works in all
 /// modes: it passes each due instant in order, and all work that is due then sees that time. No other thread sees a
 /// time between two instants. Of a server, also the tasks that it wakes at an instant have run before the next one, those
-/// excepted that need longer than [`SETTLE_MAX`] in all.
+/// excepted that come after some which needed longer than [`SETTLE_MAX`].
 ///
 /// # Costs
 /// A look at the time takes a lock for a moment. One thread for each clock does the due work of the modes
@@ -133,8 +133,8 @@ struct State {
 #[derive(Debug)]
 struct Drive<'a> {
     shared: &'a Shared,
-    /// The rest of [`SETTLE_MAX`]. Zero if woken tasks are not waited for.
-    settle: Cell<Duration>,
+    /// Whether woken tasks are waited for.
+    settles: Cell<bool>,
     _driving: MutexGuard<'a, ()>,
 }
 
@@ -404,7 +404,7 @@ impl Shared {
         self.state.lock().driver = Some(own);
         Ok(Drive {
             shared: self,
-            settle: Cell::new(Duration::ZERO),
+            settles: Cell::new(false),
             _driving: driving,
         })
     }
@@ -413,26 +413,24 @@ impl Shared {
 impl Drive<'_> {
     /// Waits for the tasks of a server that due work wakes. Only a server has threads that run them.
     fn settling(self) -> Self {
-        if self.shared.state.lock().activity.is_some() {
-            self.settle.set(SETTLE_MAX);
-        }
+        let is_server = self.shared.state.lock().activity.is_some();
+        self.settles.set(is_server);
         self
     }
 
-    /// Waits until the tasks have run that the due work of an object has woken, for the rest of the time for that.
+    /// Waits until the tasks have run that the due work of an object has woken, unless some were not waited for already.
     fn wait_until_settled(&self, timed: &dyn Timed) {
         /// The number of looks before the thread sleeps between two of them. Most tasks run at once.
         const LOOKS_BUSY: u32 = 64;
         const PAUSE: Duration = Duration::from_micros(50);
-        let left = self.settle.get();
-        if left.is_zero() {
+        if !self.settles.get() {
             return;
         }
         let began = Instant::now();
         let mut looks = 0;
         while !timed.is_settled() {
-            if began.elapsed() >= left {
-                return self.settle.set(Duration::ZERO);
+            if began.elapsed() >= SETTLE_MAX {
+                return self.settles.set(false);
             }
             looks += 1;
             if looks < LOOKS_BUSY {
