@@ -4,31 +4,30 @@
 //! resigns, so that a failure can be repeated: `REVSTORE_SIMULATION_SEED=17 cargo test -p revstore-tests --test simulation`.
 //! Each seed runs twice: all that happens must be the same, at the same times.
 
+#[path = "../examples/simulation/network.rs"]
+mod network;
+
 use std::{
     collections::BTreeSet,
-    env, io,
+    env,
     net::Ipv4Addr,
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use etcd_client::{Channel, Client, EventType, LeaderKey, LeaseGrantOptions, ResignOptions};
-use http::Uri;
-use hyper_util::rt::TokioIo;
+use etcd_client::{Client, EventType, LeaderKey, LeaseGrantOptions, ResignOptions};
 use revstore::{
     ClockMode, InProcess, Server,
     control::fault::{self, Action, Preset, Rule, Selector, Trigger},
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tonic::{Code, transport::Endpoint};
-use tower_service::Service;
-use turmoil::net::{TcpListener, TcpStream};
+use tonic::Code;
+use turmoil::net::TcpListener;
+
+use network::{PORT, connect};
 
 /// The seeds of an ordinary run. `.ci/run simulation-long` takes 1,000.
 const SEEDS: u64 = 60;
-const PORT: u16 = 2379;
 const ELECTION: &str = "election";
 /// The time to live of the session of a candidate.
 const TTL_SECONDS: u32 = 6;
@@ -205,7 +204,7 @@ async fn change_network(mut random: fastrand::Rng, trace: Trace) -> Result<(), F
 
 /// Reads all changes of the election. The observer is never separated, and so misses none.
 async fn observe(trace: Trace) -> Result<(), Failure> {
-    let mut client = connect().await?;
+    let mut client = connect(TTL).await?;
     let options = etcd_client::WatchOptions::new().with_prefix();
     let (_watcher, mut stream) = client.watch(ELECTION, Some(options)).await?.split();
     let mut revision = 0;
@@ -260,7 +259,7 @@ impl Candidate {
 
     /// Grants a lease, waits to be elected, and leads until the session is lost or the candidate resigns.
     async fn session(&mut self) -> Result<(), etcd_client::Error> {
-        let mut client = within(connect()).await?;
+        let mut client = within(connect(TTL)).await?;
         self.next_lease += 1;
         let lease = self.next_lease;
         let asked = Instant::now();
@@ -370,30 +369,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-/// A stock client over the simulated network.
-async fn connect() -> Result<Client, etcd_client::Error> {
-    let endpoint = Endpoint::from_static("http://etcd:2379").connect_timeout(TTL);
-    let channel = endpoint.connect_with_connector(Network).await?;
-    Client::from_channel(Channel::Tonic(channel), None).await
-}
-
-/// Opens connections in the simulated network.
-struct Network;
-
-impl Service<Uri> for Network {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        Box::pin(async { TcpStream::connect(("etcd", PORT)).await.map(TokioIo::new) })
     }
 }
 

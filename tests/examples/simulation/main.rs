@@ -5,27 +5,23 @@
 
 #![expect(clippy::print_stdout, reason = "an example prints what happens")]
 
+mod network;
+
 use std::{
-    io,
     net::Ipv4Addr,
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use etcd_client::{Channel, Client, LeaseGrantOptions};
-use http::Uri;
-use hyper_util::rt::TokioIo;
+use etcd_client::LeaseGrantOptions;
 use revstore::Server;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::Endpoint;
-use tower_service::Service;
-use turmoil::net::{TcpListener, TcpStream};
+use turmoil::net::TcpListener;
+
+use network::{PORT, connect};
 
 type Failure = Box<dyn std::error::Error>;
 
-const PORT: u16 = 2379;
 const ELECTION: &str = "leader";
 /// The time to live of a candidate's lease.
 const TTL: Duration = Duration::from_secs(5);
@@ -92,7 +88,7 @@ async fn candidate(name: &'static str, first_lease: i64, leaders: Leaders) -> Re
 
 /// Waits to be elected with a new lease, and leads until the lease may have ended.
 async fn session(name: &'static str, lease: i64, leaders: &Leaders) -> Result<(), Failure> {
-    let mut client = timeout(TTL, connect()).await??;
+    let mut client = timeout(TTL, connect(TTL)).await??;
     let granted = Instant::now();
     let options = LeaseGrantOptions::new().with_id(lease);
     let grant = client.lease_grant(TTL.as_secs().cast_signed(), Some(options));
@@ -139,28 +135,4 @@ fn now() -> Duration {
 
 fn log(what: &str) {
     println!("{:6.3} s: {what}", now().as_secs_f64());
-}
-
-/// A stock client over the simulated network.
-async fn connect() -> Result<Client, etcd_client::Error> {
-    let endpoint = Endpoint::from_static("http://etcd:2379").connect_timeout(TTL);
-    let channel = endpoint.connect_with_connector(Network).await?;
-    Client::from_channel(Channel::Tonic(channel), None).await
-}
-
-/// Opens connections in the simulated network.
-struct Network;
-
-impl Service<Uri> for Network {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        Box::pin(async { TcpStream::connect(("etcd", PORT)).await.map(TokioIo::new) })
-    }
 }
