@@ -110,10 +110,7 @@ impl RequestRecord {
         Some(Box::new(KeptRequest {
             body: KeptBody::Kept(Bytes::new()),
             answer: Some(KeptAnswer {
-                outcome: Outcome {
-                    code: code_of_http(200),
-                    text: String::new(),
-                },
+                outcome: Outcome::success(),
                 revision: None,
                 status: Some(200),
             }),

@@ -246,7 +246,7 @@ impl ControlledEvents {
             None if self.deadline.is_some_and(|deadline| deadline <= now) => EndReason::Timeout,
             None => EndReason::ResourceGone,
         };
-        self.record_end(reason, Some(success()), None);
+        self.record_end(reason, Some(Outcome::success()), None);
         Poll::Ready(None)
     }
 
@@ -320,14 +320,6 @@ fn outcome_of(error: &RequestError) -> Outcome {
     Outcome {
         code: code_of_http(status.code),
         text: status.message,
-    }
-}
-
-/// Returns the outcome of a watch that has ended in order.
-fn success() -> Outcome {
-    Outcome {
-        code: code_of_http(200),
-        text: String::new(),
     }
 }
 

@@ -33,6 +33,16 @@ pub struct Outcome {
     pub text: String,
 }
 
+impl Outcome {
+    /// Returns the outcome of a success.
+    pub fn success() -> Self {
+        Self {
+            code: Code::Ok,
+            text: String::new(),
+        }
+    }
+}
+
 /// Why a watch or a stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {

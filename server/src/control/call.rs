@@ -21,7 +21,7 @@ use revstore_grpc::{
     RpcKind, RpcMethod, Shutdown,
     intercept::{self, WatchRequestInfo, WatchRestarts},
 };
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::{
     ControlledServices, Interceptor, KEEP_ALIVE, WATCH, controlled::Caller, messages::Message,
@@ -277,7 +277,7 @@ impl CallInfo {
         let has_written = intercept::has_written(method, &content);
         kept.has_written = has_written.unwrap_or(kept.at > before);
         kept.answer = Some(KeptAnswer {
-            outcome: success(),
+            outcome: Outcome::success(),
             revision,
             status: None,
         });
@@ -482,7 +482,7 @@ impl CallInfo {
         kept.is_executed = true;
         kept.at = revision;
         kept.answer = Some(KeptAnswer {
-            outcome: success(),
+            outcome: Outcome::success(),
             revision: Some(revision),
             status: None,
         });
@@ -536,13 +536,5 @@ pub(super) fn outcome_of(status: &Status) -> Outcome {
     Outcome {
         code: status.code(),
         text: status.message().to_owned(),
-    }
-}
-
-/// Returns the outcome of a success.
-pub(super) fn success() -> Outcome {
-    Outcome {
-        code: Code::Ok,
-        text: String::new(),
     }
 }

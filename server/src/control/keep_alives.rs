@@ -13,7 +13,7 @@ use revstore_grpc::intercept;
 use tonic::Status;
 
 use super::{
-    call::{CallInfo, outcome_of, success},
+    call::{CallInfo, outcome_of},
     messages::Messages,
     responses::outcome_of_headers,
     stage::StagedNode,
@@ -93,7 +93,7 @@ impl Body for KeepAliveBody {
                     (body.call).record_request(request, outcome_of(&status), revision, None);
                     return Poll::Ready(Some(Ok(body.end(&status))));
                 }
-                (body.call).record_request(request, success(), revision, None);
+                (body.call).record_request(request, Outcome::success(), revision, None);
                 return Poll::Ready(Some(Ok(Frame::data(message.0))));
             }
             let polled = Pin::new(inner).poll_frame(context);

@@ -13,7 +13,7 @@ use revstore_control::journal::Outcome;
 use tonic::Status;
 
 use super::{
-    call::{CallInfo, CallKind, outcome_of, success},
+    call::{CallInfo, CallKind, outcome_of},
     controlled::HttpWork,
     stage::StagedNode,
 };
@@ -94,7 +94,8 @@ impl Drop for PlainBody {
     fn drop(&mut self) {
         let outcome = self.outcome.take();
         // A call whose response has data has succeeded, also if the client has gone before the trailers.
-        let outcome = outcome.or_else(|| (self.call.is_unary() && self.has_data).then(success));
+        let outcome =
+            outcome.or_else(|| (self.call.is_unary() && self.has_data).then(Outcome::success));
         self.call.record_end(outcome, self.revision);
         self.call.end();
     }

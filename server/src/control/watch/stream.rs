@@ -24,7 +24,7 @@ use revstore_grpc::{
 use tonic::{Code, Status};
 
 use crate::control::{
-    call::{CallInfo, outcome_of, success},
+    call::{CallInfo, outcome_of},
     keep_alives::end_of_stream,
     messages::{Message, Messages},
     responses::outcome_of_headers,
@@ -286,7 +286,7 @@ impl WatchBody {
         self.held_by_rule.remove(&id);
         self.bookmarks.remove(&id);
         if let Some(open) = self.watches.remove(&id) {
-            self.ended(&open, reason, Some(success()), rule);
+            self.ended(&open, reason, Some(Outcome::success()), rule);
         }
     }
 
@@ -436,7 +436,7 @@ impl WatchBody {
             };
             self.watches.insert(info.watch_id, open_watch);
         }
-        (self.call).record_request(request, success(), info.revision, number);
+        (self.call).record_request(request, Outcome::success(), info.revision, number);
         None
     }
 
