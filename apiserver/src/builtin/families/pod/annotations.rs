@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use revstore_watch_cache::status::quoted;
 
-use super::container::relative_errors;
-use super::spec::all_containers;
+use super::spec::{all_containers, relative_errors};
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 

@@ -121,9 +121,8 @@ fn request_pod_limits(spec: &mut JsonObject) {
     let Some(mut limits) = child_mut(resources, "limits").cloned() else {
         return;
     };
-    limits.retain(|name, _| {
-        super::resources::is_of_pods(name) && !requested_by_containers.contains(name)
-    });
+    limits
+        .retain(|name, _| super::spec::is_of_pods(name) && !requested_by_containers.contains(name));
     if limits.is_empty() {
         return;
     }

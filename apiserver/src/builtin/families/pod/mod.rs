@@ -1,23 +1,14 @@
 //! Pods and pod templates.
 
-mod affinity;
 mod annotations;
-mod container;
 mod defaults;
-mod environment;
 mod eviction;
-mod probe;
 mod qos;
-mod resources;
 mod restart;
-mod security;
-mod source;
 mod spec;
 mod status;
 mod subresource;
-mod system;
 mod update;
-mod volume;
 mod warnings;
 
 use serde_json::{Value, json};
@@ -29,15 +20,15 @@ use crate::builtin::edit;
 use crate::builtin::field::Field;
 use crate::builtin::rules::Kind;
 
-pub(super) use affinity::{check_node_selector, check_node_term};
-pub(super) use container::PROTOCOLS;
 pub(super) use defaults::{default_source, default_template};
 pub use eviction::{
     EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
 };
-pub(super) use resources::{check_container_resource, check_overhead, check_resource_name};
-pub(super) use source::{check_csi_driver_name, check_persistent as check_volume_source};
-pub(super) use spec::{EFFECTS, Owner, check_template, check_tolerations};
+pub(super) use spec::{
+    EFFECTS, Owner, PROTOCOLS, check_container_resource, check_csi_driver_name,
+    check_node_selector, check_node_term, check_overhead, check_resource_name, check_template,
+    check_tolerations, check_volume_source,
+};
 pub use subresource::{bind, binding_conditions, check_binding, resize, set_ephemeral_containers};
 pub(in crate::builtin) use warnings::{template_warnings, warnings};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use revstore_watch_cache::status::StatusCause;
 
-use super::{annotations, restart, security};
+use super::{annotations, restart, spec};
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;
@@ -258,10 +258,10 @@ fn check_users(statuses: &Field<'_>, spec: &Field<'_>, causes: &mut Causes) {
         match system.text() {
             "windows" => causes.forbidden(&user, "cannot be set for a windows pod"),
             "" | "linux" => {
-                security::check_id(&user.child("uid"), causes);
-                security::check_id(&user.child("gid"), causes);
+                spec::check_id(&user.child("uid"), causes);
+                spec::check_id(&user.child("gid"), causes);
                 for group in user.child("supplementalGroups").items() {
-                    security::check_id(&group, causes);
+                    spec::check_id(&group, causes);
                 }
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! What pods of one operating system cannot have.
 
-use super::spec::all_containers;
+use super::all_containers;
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;

@@ -13,7 +13,7 @@ use crate::builtin::field::Field;
 const ID_RANGE: &str = "must be between 0 and 2147483647, inclusive";
 
 /// Checks the number of a user or of a group.
-pub(super) fn check_id(id: &Field<'_>, causes: &mut Causes) {
+pub(in crate::builtin::families::pod) fn check_id(id: &Field<'_>, causes: &mut Causes) {
     causes.check_range(id, 0, i64::from(i32::MAX), ID_RANGE);
 }
 

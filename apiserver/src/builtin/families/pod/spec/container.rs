@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use revstore_watch_cache::status::{FieldPath, StatusCause};
 
-use super::spec::{Pod, check_image_spaces};
-use super::{environment, probe, resources, restart, security};
+use super::{Pod, check_image_spaces};
+use super::{environment, probe, resources, security};
 use crate::builtin::causes::Causes;
+use crate::builtin::families::pod::restart;
 use crate::builtin::field::Field;
 use crate::builtin::names;
 
@@ -321,7 +322,9 @@ fn check_devices(container: &Field<'_>, pod: &Pod<'_>, causes: &mut Causes) {
 }
 
 /// Returns what is wrong with a text that must be a relative path that stays below its base.
-pub(super) fn relative_errors(path: &str) -> impl Iterator<Item = &'static str> {
+pub(in crate::builtin::families::pod) fn relative_errors(
+    path: &str,
+) -> impl Iterator<Item = &'static str> {
     let absolute = path.starts_with('/').then_some("must be a relative path");
     absolute.into_iter().chain(backstep_error(path))
 }

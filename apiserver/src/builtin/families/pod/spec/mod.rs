@@ -1,14 +1,36 @@
 //! Validation of the spec of pods and of pod templates.
 
+mod affinity;
+mod container;
+mod environment;
+mod probe;
+mod resources;
+mod security;
+mod source;
+mod system;
+mod volume;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use revstore_watch_cache::status::StatusCause;
 
-use super::volume::{self, Volumes};
-use super::{affinity, annotations, container, resources, security, system};
+use super::annotations;
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::names;
+
+pub(in crate::builtin) use affinity::{check_node_selector, check_node_term};
+pub(in crate::builtin) use container::PROTOCOLS;
+pub(super) use container::relative_errors;
+pub(super) use resources::is_of_pods;
+pub(in crate::builtin) use resources::{
+    check_container_resource, check_overhead, check_resource_name,
+};
+pub(super) use security::check_id;
+pub(in crate::builtin) use source::{
+    check_csi_driver_name, check_persistent as check_volume_source,
+};
+use volume::Volumes;
 
 /// The kind that a pod template belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use revstore_watch_cache::status::{CauseReason, StatusCause};
 
-use super::restart;
 use crate::builtin::causes::{Causes, is_extended, is_native, is_standard};
+use crate::builtin::families::pod::restart;
 use crate::builtin::field::Field;
 use crate::builtin::names;
 use crate::builtin::quantity::{Quantity, compare};
@@ -318,7 +318,7 @@ pub(in crate::builtin) fn check_container_resource(
 }
 
 /// Returns whether a resource can be one of a pod as a whole.
-pub(super) fn is_of_pods(name: &str) -> bool {
+pub(in crate::builtin::families::pod) fn is_of_pods(name: &str) -> bool {
     ["cpu", "memory"].contains(&name) || is_huge(name)
 }
 

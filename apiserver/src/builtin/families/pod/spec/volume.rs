@@ -201,7 +201,7 @@ fn check_claim_template(template: &Field<'_>, causes: &mut Causes) {
             causes.forbidden(&metadata.child(shown), "cannot be set");
         }
     }
-    super::super::storage::check_claim_spec(&template.child("spec"), causes);
+    crate::builtin::families::storage::check_claim_spec(&template.child("spec"), causes);
 }
 
 /// Checks the mode of files.
