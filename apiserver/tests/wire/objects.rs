@@ -24,7 +24,8 @@ impl Example {
     pub(crate) fn numbered(&self, number: usize) -> Value {
         let mut object = self.object.clone();
         let name = match self.resource.kind() {
-            "IPAddress" => format!("10.0.{}.{}", number / 250, number % 250 + 1),
+            // Not of the range of services, whose addresses have such objects.
+            "IPAddress" => format!("10.99.{}.{}", number / 250, number % 250 + 1),
             "APIService" => {
                 object["spec"]["version"] = json!(format!("v{number}"));
                 format!("v{number}.none.example.com")
