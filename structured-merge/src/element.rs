@@ -287,8 +287,17 @@ fn go_text(text: &str) -> String {
     escape_html(Value::from(text).to_string())
 }
 
-/// Returns JSON with the escape sequences of Go for letters of HTML.
-pub(crate) fn escape_html(json: String) -> String {
+/// Returns JSON with the escape sequences that Go writes for letters of HTML and for the two line separators of Unicode.
+///
+/// Costs one look at the text if it has none of them.
+///
+/// ```
+/// use revstore_structured_merge::escape_html;
+///
+/// let text = escape_html(r#"{"a":"<&"}"#.to_owned());
+/// assert_eq!(text, r#"{"a":"\u003c\u0026"}"#);
+/// ```
+pub fn escape_html(json: String) -> String {
     if !json.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return json;
     }

@@ -18,7 +18,7 @@ mod versions;
 pub use apply::{ApplyError, apply, kind_text};
 pub use compare::{CompareError, Comparison, compare};
 pub use conflicts::{Conflicts, FieldConflict};
-pub use element::{ElementError, KeyValue, PathElement, path_text};
+pub use element::{ElementError, KeyValue, PathElement, escape_html, path_text};
 pub use entry::{Entry, EntryError, Operation, entries_of, read_entries, set_entries};
 pub use fields::fields_of;
 pub use merge::merge;

@@ -7,6 +7,7 @@
 
 use revstore_kinds as kinds;
 use revstore_kinds::Storage;
+use revstore_structured_merge::escape_html;
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::{Map, Value, json};
 
@@ -404,7 +405,7 @@ impl GoText {
     }
 
     fn set(self, name: &str, value: &Value) -> Self {
-        self.set_text(name, &escaped(value))
+        self.set_text(name, &escape_html(value.to_string()))
     }
 
     /// Sets a member that is left out without a value.
@@ -436,19 +437,6 @@ impl GoText {
     fn list(items: &[String]) -> Option<String> {
         (!items.is_empty()).then(|| format!("[{}]", items.join(",")))
     }
-}
-
-/// Returns the JSON of a value with Go's escape sequences for letters of HTML.
-fn escaped(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
-        return text;
-    }
-    text.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
 }
 
 /// Returns a value that Go writes although it is empty.
