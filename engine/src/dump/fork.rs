@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::history::{Entry, KeyValue, LeaseId, Log};
 use crate::index::Index;
 use crate::key::KeyRange;
+use crate::memory::Batch;
 use crate::options::EngineBuilder;
 use crate::revision::{Position, Revision};
 use crate::store::Store;
@@ -136,6 +137,7 @@ fn copy_entries(origin: &Store, compacted: Revision, through: Position) -> Entri
         ..Entries::default()
     };
     let mut versions = Vec::new();
+    let mut batch = Batch::new();
     origin.index.scan(&KeyRange::all(), |found| {
         let entry = found.entry();
         found.copy_kept(compacted, through, &mut versions);
@@ -145,7 +147,7 @@ fn copy_entries(origin: &Store, compacted: Revision, through: Position) -> Entri
         let (is_live, lease) = (!newest.is_tombstone(), newest.lease());
         entries.versions += versions.len() as u64;
         entries.bytes += versions.iter().map(KeyValue::size_bytes).sum::<u64>();
-        let own = Entry::of_versions(entry.key(), &mut versions);
+        let own = Entry::of_versions(entry.key(), &mut versions, &mut batch);
         if let Some(lease) = lease {
             entries.leased.entry(lease).or_default().push(own.clone());
         }

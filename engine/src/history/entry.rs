@@ -14,7 +14,7 @@ use super::record::{Header, KeyValue, Record};
 use super::sequence::{Sequence, SequenceWriter};
 use crate::fault::{Faults, on_fault};
 use crate::index::Keyed;
-use crate::memory::{AtomicThin, Thin};
+use crate::memory::{AtomicThin, Batch, Thin};
 use crate::revision::{Position, Revision};
 use crate::sync::epoch::Guard;
 use crate::sync::{Mutex, Rank};
@@ -114,7 +114,7 @@ impl Entry {
 
     /// Creates an entry with versions of another entry of the same key, oldest first. The versions
     /// are taken out of the vector.
-    pub(crate) fn of_versions(key: &[u8], versions: &mut Vec<KeyValue>) -> Self {
+    pub(crate) fn of_versions(key: &[u8], versions: &mut Vec<KeyValue>, batch: &mut Batch) -> Self {
         let newest = versions.pop().map(Thin::from);
         let (older, writer) = Sequence::of(versions.drain(..));
         let data = EntryData {
@@ -122,7 +122,7 @@ impl Entry {
             older,
             writer: Mutex::new(Rank::Entry, writer),
         };
-        Self(Thin::new(data, 0, [key, &[]]))
+        Self(Thin::new_in(batch, data, 0, [key, &[]]))
     }
 
     #[inline]

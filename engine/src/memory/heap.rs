@@ -13,6 +13,22 @@ pub(crate) fn allocate(layout: Layout) -> NonNull<u8> {
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
+/// As the batch of the pool, without one.
+#[derive(Debug)]
+pub(crate) struct Batch;
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    /// As [`allocate`].
+    #[expect(clippy::unused_self, reason = "as the batch of the pool")]
+    pub(crate) fn allocate(&mut self, layout: Layout) -> NonNull<u8> {
+        allocate(layout)
+    }
+}
+
 /// Frees memory.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 //!
 //! | file | contains | used by |
 //! |---|---|---|
-//! | `pool` | a pool of slots of one size each, over memory mapped from the system | all others |
+//! | `pool` | a pool of slots of one size each, over memory mapped from the system, and [`Batch`], for a thread that allocates many | all others |
 //! | `heap` | its replacement under loom and shuttle, and with `--cfg revstore_heap`, for sanitizers | all others |
 //! | `thin` | [`Thin`], a reference-counted header with bytes; [`AtomicThin`], a cell for one | `history` |
 //! | `run` | [`Run`], the nodes of a sequence of records | `history::sequence` |
@@ -47,6 +47,7 @@ mod run;
 mod thin;
 
 pub(crate) use node::{NewNode, Node, NodeCell, NodePointer, OldNode};
+pub(crate) use pool::Batch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use run::tests::COPIED_BYTES;
 pub(crate) use run::{NewRun, RUN_CAPACITY_MAX, Run, RunCell};

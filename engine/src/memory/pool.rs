@@ -14,6 +14,8 @@
 //!
 //! Allocations above [`SLOT_BYTES_MAX`] come from the program's allocator.
 
+mod batch;
+
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::{self, NonNull};
@@ -21,6 +23,8 @@ use std::ptr::{self, NonNull};
 use memmap2::{MmapMut, MmapRaw};
 
 use crate::sync::{Mutex, Rank};
+
+pub(crate) use batch::Batch;
 
 /// The size and alignment of a slab. The address of a slot without its low bits is the address of
 /// the slab.
@@ -129,6 +133,18 @@ impl Slab {
         }
     }
 
+    /// Returns the address of a slot.
+    ///
+    /// # Safety
+    /// The slab must have that slot of that size.
+    unsafe fn slot(slab: *mut Self, number: u16, slot_bytes: usize) -> NonNull<u8> {
+        // SAFETY: the slot is inside of the slab, by the contract.
+        unsafe {
+            let slots = slab.add(1).cast::<u8>();
+            NonNull::new_unchecked(slots.add(usize::from(number) * slot_bytes))
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.used == self.slots
     }
@@ -170,14 +186,14 @@ impl Pool {
                 slot => slot,
             };
             header.used += 1;
-            let memory = slab.add(1).cast::<u8>().add(usize::from(slot) * slot_bytes);
+            let memory = Slab::slot(slab, slot, slot_bytes);
             if header.freed == slot {
                 header.freed = u16::from_ne_bytes(memory.cast::<[u8; 2]>().read());
             }
             if header.is_full() {
                 class.unlink(slab);
             }
-            NonNull::new_unchecked(memory)
+            memory
         }
     }
 
@@ -205,13 +221,7 @@ impl Pool {
                 header.freed = (offset / slot_bytes) as u16;
             }
             header.used -= 1;
-            // The last open slab is kept; otherwise a slot that is allocated and freed in turn
-            // would map the slab again each time.
-            let empty = header.used == 0 && !(header.next.is_null() && header.previous.is_null());
-            if empty {
-                class.unlink(slab);
-            }
-            empty
+            class.unlink_if_unused(slab)
         };
         drop(class);
         if empty {
@@ -242,6 +252,24 @@ impl Class {
             }
         }
         self.open = slab;
+    }
+
+    /// Removes a slab from the open ones if none of its slots is used, and returns whether it was removed. The last open
+    /// slab is kept; otherwise a slot that is allocated and freed in turn would map the slab again each time.
+    ///
+    /// # Safety
+    /// The slab must belong to this class and be open.
+    unsafe fn unlink_if_unused(&mut self, slab: *mut Slab) -> bool {
+        // SAFETY: open slabs belong to this class, which is borrowed.
+        unsafe {
+            let header = &*slab;
+            let is_last = header.next.is_null() && header.previous.is_null();
+            let unused = header.used == 0 && !is_last;
+            if unused {
+                self.unlink(slab);
+            }
+            unused
+        }
     }
 
     /// Removes a slab from the open ones.
@@ -363,9 +391,9 @@ mod tests {
     use std::alloc::Layout;
     use std::ptr::NonNull;
 
-    use super::{CHUNK_SLABS, CLASSES, Pool, SLOT_BYTES_MAX, class_of, slot_bytes};
+    use super::{CLASSES, Pool, SLOT_BYTES_MAX, class_of, slot_bytes};
 
-    fn layout(bytes: usize) -> Layout {
+    pub(super) fn layout(bytes: usize) -> Layout {
         Layout::from_size_align(bytes, 8).expect("a small layout")
     }
 
@@ -382,25 +410,42 @@ mod tests {
         assert_eq!(class_of(Layout::new::<u128>()), None);
     }
 
-    struct Allocation {
+    pub(super) struct Allocation {
         memory: NonNull<u8>,
         class: usize,
         mark: u8,
     }
 
-    fn take(pool: &Pool, bytes: usize, mark: u8) -> Allocation {
-        let class = class_of(layout(bytes)).expect("a small size");
-        let memory = pool.allocate(class, layout(bytes));
-        // SAFETY: only this test has the slot.
-        unsafe { memory.write_bytes(mark, slot_bytes(class)) };
-        Allocation {
-            memory,
-            class,
-            mark,
+    // SAFETY: a slot belongs to who has it.
+    unsafe impl Send for Allocation {}
+
+    impl Allocation {
+        /// Writes the mark to all bytes of a new slot.
+        pub(super) fn marked(memory: NonNull<u8>, bytes: usize, mark: u8) -> Self {
+            let class = class_of(layout(bytes)).expect("a small size");
+            // SAFETY: only this test has the slot.
+            unsafe { memory.write_bytes(mark, slot_bytes(class)) };
+            Self {
+                memory,
+                class,
+                mark,
+            }
         }
     }
 
-    fn free(pool: &Pool, slot: &Allocation) {
+    pub(super) fn take(pool: &Pool, bytes: usize, mark: u8) -> Allocation {
+        let class = class_of(layout(bytes)).expect("a small size");
+        Allocation::marked(pool.allocate(class, layout(bytes)), bytes, mark)
+    }
+
+    /// Returns the number of slabs that have a size.
+    pub(super) fn slabs_in_use(pool: &Pool) -> usize {
+        let chunks = pool.chunks.lock();
+        let used = |chunk: &super::Chunk| chunk.free.count_zeros() as usize;
+        chunks.mapped.values().map(used).sum()
+    }
+
+    pub(super) fn free(pool: &Pool, slot: &Allocation) {
         let len = slot_bytes(slot.class);
         // SAFETY: `take` has initialized all bytes.
         let bytes = unsafe { std::slice::from_raw_parts(slot.memory.as_ptr(), len) };
@@ -434,14 +479,8 @@ mod tests {
         for slot in &slots {
             free(&pool, slot);
         }
-        let chunks = pool.chunks.lock();
-        let kept: u32 = chunks
-            .mapped
-            .values()
-            .map(|chunk| chunk.free.count_zeros())
-            .sum();
         // Each size keeps one slab.
-        assert!(kept as usize <= CLASSES);
+        assert!(slabs_in_use(&pool) <= CLASSES);
     }
 
     #[test]
@@ -464,14 +503,6 @@ mod tests {
                 });
             }
         });
-        let free: u32 = pool
-            .chunks
-            .lock()
-            .mapped
-            .values()
-            .map(|chunk| chunk.free.count_ones())
-            .sum();
-        let slabs = pool.chunks.lock().mapped.len() * CHUNK_SLABS;
-        assert_eq!(slabs - free as usize, 1);
+        assert_eq!(slabs_in_use(&pool), 1);
     }
 }

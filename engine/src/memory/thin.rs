@@ -17,7 +17,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use crate::memory::pool;
+use crate::memory::{Batch, pool};
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount};
 
@@ -66,6 +66,21 @@ impl<H> Thin<H> {
     /// # Panics
     /// If the parts together are longer than [`BYTES_MAX`], or the kind has more than two bits.
     pub(crate) fn new(header: H, kind: u8, parts: [&[u8]; 2]) -> Self {
+        Self::allocated_by(pool::allocate, header, kind, parts)
+    }
+
+    /// As [`new`](Self::new), with memory of a batch.
+    pub(crate) fn new_in(batch: &mut Batch, header: H, kind: u8, parts: [&[u8]; 2]) -> Self {
+        Self::allocated_by(|layout| batch.allocate(layout), header, kind, parts)
+    }
+
+    #[inline]
+    fn allocated_by(
+        allocate: impl FnOnce(Layout) -> NonNull<u8>,
+        header: H,
+        kind: u8,
+        parts: [&[u8]; 2],
+    ) -> Self {
         let len = parts[0].len() + parts[1].len();
         assert!(
             len <= BYTES_MAX && u32::from(kind) < 1 << KIND_BITS,
@@ -75,7 +90,7 @@ impl<H> Thin<H> {
         let size = ((len as u32) << KIND_BITS) | u32::from(kind);
         let layout = Self::layout(len);
         // The layout is not empty: `Block` has two numbers.
-        let block = pool::allocate(layout).cast::<Block<H>>();
+        let block = allocate(layout).cast::<Block<H>>();
         // SAFETY: the memory is new, aligned for `Block`, and has room for it and for the `len`
         // bytes of the parts after it.
         unsafe {
