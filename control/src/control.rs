@@ -11,7 +11,9 @@ use crate::error::ControlError;
 use crate::fault::{Action, Rule, RuleId, RuleStatus, Rules};
 use crate::journal::{Filter, Follower, Journal, Page};
 use crate::open::{ConnectionStatus, Open, WatchCommand, WatchStatus};
-use crate::store::{DumpForm, ForkInfo, OpenDump, RestoreOptions, StoreFile, Stores, Upload};
+use crate::store::{
+    DumpForm, ForkInfo, Frozen, OpenDump, RestoreOptions, StoreFile, Stores, Upload,
+};
 use crate::target::{AlarmName, Target};
 use crate::wait::{Condition, Waits};
 
@@ -384,6 +386,20 @@ impl Control {
     pub fn fork(&self) -> Result<ForkInfo, ControlError> {
         let inner = &*self.inner;
         inner.stores.fork(&*inner.target, &inner.clock)
+    }
+
+    /// Copies the store, and the clock with its mode and its time, for a server that `start` makes of them. It is
+    /// independent, and no fork for [`forks`](Self::forks): its end is the caller's.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] if the store is another program, and those of `start`.
+    pub fn fork_with<T>(
+        &self,
+        start: impl FnOnce(Frozen, ControlClock) -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        let inner = &*self.inner;
+        let (frozen, clock) = Stores::copy_with_clock(&*inner.target, &inner.clock)?;
+        start(frozen, clock)
     }
 
     /// Lists the forks that run.

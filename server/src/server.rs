@@ -433,8 +433,8 @@ impl ServerBuilder {
     /// effect. Unless [`clock`](Self::clock) was called, the clock of a new store is a [`TokioClock`].
     ///
     /// With [`control`](Self::control), the clock is [one of control](ControlClock::in_runtime) that follows the time of the runtime
-    /// in the mode [`System`](crate::ClockMode::System). [`InProcess::control`] has all operations but forks, and there is no
-    /// port for clients in other processes.
+    /// in the mode [`System`](crate::ClockMode::System). [`InProcess::control`] has all operations but forks, which
+    /// [`InProcess::fork`] makes, and there is no port for clients in other processes.
     ///
     /// # Errors
     /// The thread is not in a tokio runtime, or the builder has one of the options `tls`, `log`, `persist` and
@@ -450,6 +450,7 @@ impl ServerBuilder {
             min_lease_ttl,
             log,
             has_clock,
+            fork,
             ..
         } = self;
         let control = config.control.clone();
@@ -466,10 +467,16 @@ impl ServerBuilder {
         if runtime::Handle::try_current().is_err() {
             return Err(StartError::NoRuntime);
         }
-        if control.is_some() && (has_clock || store.is_some()) {
+        if control.is_some() && fork.is_none() && (has_clock || store.is_some()) {
             return Err(StartError::ControlOfStore);
         }
-        let clock = (control.as_ref()).map(ControlConfig::new_clock_in_runtime);
+        let (clock, node_state) = match fork {
+            Some((clock, node_state)) => (Some(clock), Some(node_state)),
+            None => (
+                (control.as_ref()).map(ControlConfig::new_clock_in_runtime),
+                None,
+            ),
+        };
         if let Some(clock) = &clock {
             engine = engine.clock(clock.clone());
         } else if !has_clock && store.is_none() {
@@ -480,14 +487,17 @@ impl ServerBuilder {
         config.listen_metrics_urls.clear();
         config.listen_peer_urls.clear();
         let sockets = Sockets::bind(&config, None)?;
-        let store = open_store(&config, engine, store, min_lease_ttl)?;
+        let mut store = open_store(&config, engine, store, min_lease_ttl)?;
+        if let Some(node_state) = node_state {
+            store.state = node_state;
+        }
         Ok(match clock.zip(control.as_ref()) {
             Some(control) => {
                 let shutdown = Shutdown::new();
                 let ended = shutdown.clone();
                 let (stage, control) =
                     node::portless_stage(&config, sockets, &store, control, ended);
-                InProcess::controlled(&config, stage, control, shutdown)
+                InProcess::controlled(config, stage, control, shutdown)
             }
             None => InProcess::new(&config, node::portless(&config, sockets, &store)),
         })

@@ -313,10 +313,85 @@ async fn the_store_is_replaced_and_streams_and_connections_end() {
             .all(|it| !connections.iter().any(|old| old.id == it.id))
     );
     let refused = control.fork().unwrap_err();
-    assert!(refused.to_string().contains("has no forks"), "{refused}");
+    assert!(
+        refused.to_string().contains("no forks with ports"),
+        "{refused}"
+    );
     drop(kv);
     drop(channel);
     server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn forks_are_independent_and_end_with_their_server() {
+    let server = controlled(ClockMode::Manual);
+    let control = server.control().unwrap();
+    let mut kv = KvClient::new(server.channel());
+    let lease = server.engine().grant(None, 60).unwrap().id;
+    let leased = PutRequest {
+        lease: lease.get(),
+        ..put("leased", "1")
+    };
+    kv.put(leased).await.unwrap();
+    control.advance(Duration::from_secs(30)).unwrap();
+    add(&server, "Range", Trigger::Always, Action::Reset);
+
+    let fork = server.fork().unwrap();
+    let second = fork.fork().unwrap();
+    let mut forked = KvClient::new(fork.channel());
+    forked.put(put("own", "1")).await.unwrap();
+    // The rules of the first server are not those of its forks.
+    assert_eq!(
+        forked
+            .range(range("leased"))
+            .await
+            .unwrap()
+            .into_inner()
+            .count,
+        1
+    );
+    assert!(server.engine().get("own").is_none());
+    assert!(second.engine().get("own").is_none());
+    assert!(fork.control().unwrap().faults().is_empty());
+
+    let mut watch = watch_all(fork.channel()).await;
+    let point = fork
+        .control()
+        .unwrap()
+        .advance(Duration::from_secs(30))
+        .unwrap();
+    assert_eq!(point.time.as_secs(), 60, "the lease has the remaining time");
+    let events = watch.message().await.unwrap().unwrap().events;
+    assert_eq!(events[0].kv.as_ref().unwrap().key, "leased");
+    assert_eq!(control.point().time.as_secs(), 30);
+    assert!(server.engine().get("leased").is_some());
+
+    // A fork of a fork ends with that one, and both with the first server.
+    drop(kv);
+    server.stop().await;
+    let end = watch.message().await.unwrap_err();
+    assert_eq!(end.code(), Code::Unavailable, "{end}");
+    forked.put(put("own", "2")).await.unwrap_err();
+    let mut of_second = KvClient::new(second.channel());
+    of_second.put(put("own", "2")).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_server_without_control_is_not_forked() {
+    let server = Server::in_process().unwrap();
+    let refused = server.fork().unwrap_err();
+    assert!(refused.to_string().contains("without control"), "{refused}");
+}
+
+#[test]
+fn a_fork_needs_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let server = runtime.block_on(async { controlled(ClockMode::Manual) });
+    let refused = server.fork().unwrap_err();
+    assert!(refused.to_string().contains("runtime"), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -221,16 +221,24 @@ impl Stores {
         target: &dyn Target,
         clock: &ControlClock,
     ) -> Result<ForkInfo, ControlError> {
-        target.check_store()?;
         self.forks.insert(|| {
-            let clock = clock.copy();
-            let frozen = copy(&*target.node(), clock.clone());
+            let (frozen, clock) = Self::copy_with_clock(target, clock)?;
             let taken = Point {
                 revision: frozen.engine.current_revision(),
                 time: clock.time(),
             };
             Ok((target.fork(frozen, clock)?, taken))
         })
+    }
+
+    /// Copies the store, over a copy of the clock.
+    pub(crate) fn copy_with_clock(
+        target: &dyn Target,
+        clock: &ControlClock,
+    ) -> Result<(Frozen, ControlClock), ControlError> {
+        target.check_store()?;
+        let clock = clock.copy();
+        Ok((copy(&*target.node(), clock.clone()), clock))
     }
 
     pub(crate) fn forks(&self) -> Vec<ForkInfo> {

@@ -47,7 +47,7 @@ pub use revstore_control::{
 };
 pub(crate) use services::ControlledServices;
 pub(crate) use stage::Stage;
-pub(crate) use target::{control, routes};
+pub(crate) use target::{control, routes, state_of};
 
 /// The faults, lists and journal of a server. Clones share them.
 #[derive(Clone, Debug)]

@@ -122,7 +122,7 @@ impl Target for StageTarget {
 
     fn fork(&self, frozen: Frozen, clock: ControlClock) -> Result<Box<dyn Fork>, ControlError> {
         if self.config.listen_client_urls.is_empty() {
-            let message = "a server without ports has no forks, whose clients would need ports";
+            let message = "a server without ports has no forks with ports: the program forks it with InProcess::fork";
             return Err(ControlError::Refused(message.to_owned()));
         }
         let mut config = self.config.clone();
@@ -218,7 +218,7 @@ pub fn read_store(
 }
 
 /// Returns the state of the node, or that of a new one.
-fn state_of(frozen: &Frozen) -> NodeState {
+pub(crate) fn state_of(frozen: &Frozen) -> NodeState {
     let state = frozen.node.as_ref();
     let state = state.and_then(|state| state.downcast_ref::<NodeState>());
     state.cloned().unwrap_or_default()

@@ -1,9 +1,10 @@
 //! A server without ports, in the runtime of its caller.
 //!
-//! `tokio_clock` is the clock of such a server. The connections use the same code as those of sockets.
+//! `tokio_clock` is the clock of such a server, `channel` its client side, `fork` makes copies of it. The connections use the same code as those of sockets.
 
 #[cfg(feature = "channel")]
 mod channel;
+mod fork;
 mod tokio_clock;
 
 use std::{fmt, future::Future, sync::Arc};
@@ -90,7 +91,14 @@ enum Served {
         compaction_log: Option<AbortHandle>,
     },
     /// With control.
-    Stage(Stage, Control),
+    Stage(Box<Staged>),
+}
+
+struct Staged {
+    stage: Stage,
+    control: Control,
+    /// For forks.
+    config: Config,
 }
 
 const PORT: PortKind = PortKind::Client { has_http: true };
@@ -105,24 +113,30 @@ impl InProcess {
             compaction_log: log.map(|log| tokio::spawn(log).abort_handle()),
             engine: node.engine,
         };
-        Self::of(config, served, node.shutdown)
+        Self::of(http_options(config, PORT), served, node.shutdown)
     }
 
     /// Starts a stage, which ends with `shutdown`. Must run in a runtime.
     pub(crate) fn controlled(
-        config: &Config,
+        config: Config,
         stage: Stage,
         control: Control,
         shutdown: Shutdown,
     ) -> Self {
         stage.spawn();
-        Self::of(config, Served::Stage(stage, control), shutdown)
+        let options = http_options(&config, PORT);
+        let staged = Staged {
+            stage,
+            control,
+            config,
+        };
+        Self::of(options, Served::Stage(Box::new(staged)), shutdown)
     }
 
-    fn of(config: &Config, served: Served, shutdown: Shutdown) -> Self {
+    fn of(options: HttpOptions, served: Served, shutdown: Shutdown) -> Self {
         let inner = Inner {
             served,
-            options: http_options(config, PORT),
+            options,
             shutdown,
             connections: Mutex::default(),
         };
@@ -135,7 +149,7 @@ impl InProcess {
     pub fn engine(&self) -> Engine {
         match &self.inner.served {
             Served::Node { engine, .. } => engine.clone(),
-            Served::Stage(stage, _) => stage.engine(),
+            Served::Stage(staged) => staged.stage.engine(),
         }
     }
 
@@ -160,7 +174,7 @@ impl InProcess {
     pub fn control(&self) -> Option<&Control> {
         match &self.inner.served {
             Served::Node { .. } => None,
-            Served::Stage(_, control) => Some(control),
+            Served::Stage(staged) => Some(&staged.control),
         }
     }
 
@@ -195,7 +209,8 @@ impl InProcess {
         let (options, shutdown) = (*options, shutdown.clone());
         let served = match served {
             Served::Node { dispatch, .. } => Ok(dispatch.clone()),
-            Served::Stage(stage, _) => {
+            Served::Stage(staged) => {
+                let stage = &staged.stage;
                 Err((Controlled::new(stage.clone(), PORT, false), stage.gate()))
             }
         };
@@ -246,7 +261,7 @@ impl Drop for Inner {
                     log.abort();
                 }
             }
-            Served::Stage(_, control) => control.close(),
+            Served::Stage(staged) => staged.control.close(),
         }
         // The tasks end by themselves: clients still read their last responses.
         self.connections.get_mut().detach_all();
