@@ -42,10 +42,18 @@ pub fn pseudo_random(bound: u64) -> impl FnMut() -> u64 {
 /// If the engine rejects a valid put.
 pub fn filled_engine(keys: u64) -> Engine {
     let engine = Engine::builder().clock(ManualClock::new()).build();
+    fill(&engine, keys);
+    engine
+}
+
+/// Writes `keys` keys, in the order of their numbers.
+///
+/// # Panics
+/// If the engine rejects a valid put.
+pub fn fill(engine: &Engine, keys: u64) {
     for number in 0..keys {
         engine.put(key(number), value()).expect("a valid put");
     }
-    engine
 }
 
 /// A key and its value.
