@@ -17,7 +17,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-use crate::memory::{Batch, pool};
+use crate::memory::pool;
 use crate::sync::epoch::Guard;
 use crate::sync::{AtomicPtr, Ordering, ReferenceCount};
 
@@ -70,7 +70,7 @@ impl<H> Thin<H> {
     }
 
     /// As [`new`](Self::new), with memory of a batch.
-    pub(crate) fn new_in(batch: &mut Batch, header: H, kind: u8, parts: [&[u8]; 2]) -> Self {
+    pub(crate) fn new_in(batch: &mut pool::Batch, header: H, kind: u8, parts: [&[u8]; 2]) -> Self {
         Self::allocated_by(|layout| batch.allocate(layout), header, kind, parts)
     }
 
