@@ -14,6 +14,7 @@
 //! stress tests cover it.
 #![cfg(loom)]
 
+#[expect(dead_code, reason = "the models use a part of the file")]
 #[path = "../../../engine/src/memory/heap.rs"]
 mod pool;
 mod sync;
