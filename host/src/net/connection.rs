@@ -19,7 +19,7 @@ use crate::net::{
     http2::Http2Connection,
     http2::frame::PREFACE,
     ping_limit::PingLimit,
-    tls::{NotTls, Rejection, TlsAcceptor},
+    tls::{NotTls, Rejection, SecuredStream, TlsAcceptor},
     transport::{Transport, WriteBuffer},
     upgrade::{self, Upgraded},
 };
@@ -332,7 +332,10 @@ async fn handshake(
         let certificates = connection.peer_certificates().unwrap_or_default();
         let client = acceptor.client(certificates, address.map(|it| it.ip()));
         match client.await {
-            Ok(client) => Ok((Transport::Boxed(Box::new(stream)), client)),
+            Ok(client) => {
+                let stream = SecuredStream::new(stream);
+                Ok((Transport::Boxed(Box::new(stream)), client))
+            }
             Err(error) => {
                 let rejection = Rejection::of(error)
                     .server_name(connection.server_name())

@@ -4,7 +4,7 @@
 //! encoded. The cost of a system call is nearly the same for one small frame and for 100 of them. So a
 //! [`WriteBuffer`] copies small frames into one buffer and writes it when the connection has no more data to
 //! encode. Large frames, which most frames of a large response are, are written immediately and without a
-//! copy.
+//! copy. With TLS they are then encrypted, and sent together (`tls/stream.rs`).
 
 use std::{
     collections::VecDeque,
@@ -488,13 +488,18 @@ impl WriteState {
         if bytes >= DIRECT_BYTES_MIN {
             return self.poll_write_direct(context, slices);
         }
-        if self.buffered.len() + bytes > BUFFERED_BYTES_MAX {
+        if self.buffered.len() >= BUFFERED_BYTES_MAX {
             ready!(self.poll_write_buffered(context))?;
         }
+        // The buffer is filled to its end, a number of full records of TLS.
+        let taken = bytes.min(BUFFERED_BYTES_MAX - self.buffered.len());
+        let mut left = taken;
         for slice in slices {
-            self.buffered.extend_from_slice(slice);
+            let length = slice.len().min(left);
+            self.buffered.extend_from_slice(&slice[..length]);
+            left -= length;
         }
-        Poll::Ready(Ok(bytes))
+        Poll::Ready(Ok(taken))
     }
 }
 

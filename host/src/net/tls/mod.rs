@@ -1,6 +1,6 @@
 //! TLS on listeners. This file performs handshakes, with the settings in `options` and the server's `certificate`. A client
 //! is checked by `client_verifier`, `revocation_list` and `client_address`; `rejection` logs why it was rejected.
-//! `connector` has the settings of connections to other servers.
+//! `stream` is a connection after its handshake. `connector` has the settings of connections to other servers.
 //!
 //! Uses rustls with ring, which need only Rust and a C compiler.
 
@@ -12,6 +12,7 @@ mod options;
 mod rejection;
 mod restated_certificate;
 mod revocation_list;
+mod stream;
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -37,6 +38,7 @@ use crate::net::{BoxError, ClientIdentity};
 pub use self::connector::{ConnectorError, client_tls};
 pub use self::options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 pub(crate) use self::rejection::{NotTls, Rejection, UNNAMED};
+pub(crate) use self::stream::SecuredStream;
 
 /// HTTP/2, the only protocol that ALPN selects (HT-2).
 const ALPN_H2: &[u8] = b"h2";
