@@ -127,11 +127,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     loop {
-        if let Poll::Ready(reason) = stream.poll_reset(context)? {
-            return Poll::Ready(Err(h2::Error::from(reason).into()));
-        }
         if chunk.is_some() {
             while stream.capacity() == 0 {
+                // Also ready when the client has reset the stream.
                 match ready!(stream.poll_capacity(context)) {
                     Some(capacity) => capacity?,
                     None => return Poll::Ready(Err("the stream was closed".into())),
@@ -146,7 +144,11 @@ where
         }
         // The body is polled before room is reserved: streams that wait for their bodies reserve nothing, and could
         // otherwise use up the window of the connection.
-        let Some(frame) = ready!(body.as_mut().poll_frame(context)) else {
+        let Poll::Ready(frame) = body.as_mut().poll_frame(context) else {
+            let reason = ready!(stream.poll_reset(context))?;
+            return Poll::Ready(Err(h2::Error::from(reason).into()));
+        };
+        let Some(frame) = frame else {
             stream.send_data(Bytes::new(), true)?;
             return Poll::Ready(Ok(()));
         };
