@@ -100,17 +100,23 @@ impl Interests {
 
     /// Marks event number `event` as pending for every watcher that it may match, and appends the
     /// watchers that must be woken to `to_wake`. `versions` are the object before and after the
-    /// event. Costs a fixed number of hash lookups, and time linear in the number of these watchers.
+    /// event. Costs a fixed number of hash lookups, and time linear in the number of these watchers,
+    /// which it returns.
     pub(crate) fn mark_pending(
         &self,
         event: u64,
         versions: [Option<&StoredObject>; 2],
         indexes: &[ResolvedIndex],
         to_wake: &mut Vec<Arc<Waiter>>,
-    ) {
+    ) -> u64 {
+        let mut marking = Marking {
+            event,
+            to_wake,
+            examined: 0,
+        };
         // Name and namespace come from the key, which is the same in both versions.
         let Some(object) = versions[1].or(versions[0]) else {
-            return;
+            return marking.examined;
         };
         if versions
             .iter()
@@ -119,39 +125,53 @@ impl Interests {
         {
             // The indexed values of an undecodable object are unknown, so all watchers must examine
             // the event (T-34).
-            for waiter in self.all() {
-                if waiter.mark_pending(event) {
-                    to_wake.push(waiter.clone());
-                }
-            }
-            return;
+            marking.mark(self.all());
+            return marking.examined;
         }
-        self.mark_interest(event, &Interest::All, to_wake);
-        self.mark_interest(event, &Interest::Namespace(object.namespace()), to_wake);
-        self.mark_interest(event, &Interest::Name(object.name()), to_wake);
-        self.mark_interest(
-            event,
-            &Interest::Object(object.namespace(), object.name()),
-            to_wake,
-        );
+        let (namespace, name) = (object.namespace(), object.name());
+        for interest in [
+            Interest::All,
+            Interest::Namespace(namespace),
+            Interest::Name(name),
+            Interest::Object(namespace, name),
+        ] {
+            marking.mark(self.of(&interest));
+        }
         for (number, index) in indexes.iter().enumerate() {
             // Both versions count: a watcher also needs the event with which an object leaves its
             // selector (WC-350).
             let [old, new] = versions.map(|version| version.map(|object| value_of(index, object)));
             for value in [old, new.filter(|_| new != old)].into_iter().flatten() {
-                self.mark_interest(event, &Interest::Index(number, value), to_wake);
+                marking.mark(self.of(&Interest::Index(number, value)));
             }
         }
+        marking.examined
     }
 
-    fn mark_interest(&self, event: u64, interest: &Interest<'_>, to_wake: &mut Vec<Arc<Waiter>>) {
+    /// Returns the watchers that are registered under an interest.
+    fn of(&self, interest: &Interest<'_>) -> &[Arc<Waiter>] {
         if self.counts[interest.variant()] == 0 {
-            return;
+            return &[];
         }
         let watchers = self.by_hash.get(&self.hasher.hash_one(interest));
-        for waiter in watchers.into_iter().flatten() {
-            if waiter.mark_pending(event) {
-                to_wake.push(waiter.clone());
+        watchers.map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The watchers for which an event is marked as pending.
+struct Marking<'a> {
+    event: u64,
+    to_wake: &'a mut Vec<Arc<Waiter>>,
+    /// The number of watchers that were looked at.
+    examined: u64,
+}
+
+impl Marking<'_> {
+    fn mark<'w>(&mut self, watchers: impl IntoIterator<Item = &'w Arc<Waiter>>) {
+        for waiter in watchers {
+            self.examined += 1;
+            if waiter.mark_pending(self.event) {
+                self.to_wake.push(waiter.clone());
             }
         }
     }

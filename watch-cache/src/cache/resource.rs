@@ -415,7 +415,7 @@ impl Resource {
         self.counters.events_received.add(changes.len() as u64);
         let now = self.shared.timers.now();
         let to_wake_before = to_wake.len();
-        let mut dispatched = 0;
+        let (mut dispatched, mut examined) = (0, 0);
         let mut capacity = (0, 0);
         let (evicted, dropped, oldest) = {
             let mut state = self.state.write();
@@ -433,7 +433,7 @@ impl Resource {
                 };
                 let before = to_wake.len();
                 let versions = [event.old.as_deref(), event.new.as_deref()];
-                interests.mark_pending(number, versions, &self.indexes, to_wake);
+                examined += interests.mark_pending(number, versions, &self.indexes, to_wake);
                 dispatched += u64::from(to_wake.len() > before);
             }
             let evicted = contents.evict(now);
@@ -457,6 +457,7 @@ impl Resource {
             .capacity_decreases
             .add(u64::from(after < before));
         self.counters.events_dispatched.add(dispatched);
+        self.counters.watchers_examined.add(examined);
         self.counters
             .watchers_woken
             .add((to_wake.len() - to_wake_before) as u64);

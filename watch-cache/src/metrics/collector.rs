@@ -180,6 +180,9 @@ static DEFINITIONS: &[Definition] = definitions! {
         |m| { "0.99" => m.watcher_lag_p99, "1" => m.watcher_lag_max };
     gauge "revstore_watch_cache_watchers": "Open watches.",
         |m| { "" => m.watchers };
+    counter "revstore_watch_cache_watchers_examined_total":
+        "Sum over all events of the watches that were looked at to find those to wake.",
+        |m| { "" => m.watchers_examined };
     counter "revstore_watch_cache_watchers_woken_total":
         "Sum over all events of the watches that were woken.",
         |m| { "" => m.watchers_woken };

@@ -218,6 +218,8 @@ counters! {
         events_received,
         /// `apiserver_watch_cache_events_dispatched_total`: events for which a watcher was woken.
         events_dispatched,
+        /// The sum over all events of the watchers that were looked at to find those to wake.
+        watchers_examined,
         /// The sum over all events of the watchers that the event has woken.
         watchers_woken,
         /// Events that a woken watcher examined and that did not match its filter.

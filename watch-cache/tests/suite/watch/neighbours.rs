@@ -184,6 +184,57 @@ fn t_32_watchers_that_are_never_read_do_not_delay_others() {
     drop(idle);
 }
 
+// Shows WC-121 and WC-146.
+#[test]
+fn an_event_looks_at_the_watchers_that_it_concerns_and_at_no_others() {
+    const EVENTS: u64 = 1_000;
+    const OTHERS: u64 = 1_000;
+    let fixture = Fixture::new();
+    let watch = |scope: &Scope, labels: &str, fields: &str| {
+        let options = select(from(1), labels, fields);
+        fixture.watch(&fixture.pods, scope, &options)
+    };
+    let (all, ns) = (Scope::All, namespace("ns"));
+    // One for each way in which watchers are found, and one that is found by its namespace and filters by labels.
+    let mut concerned = [
+        watch(&all, "", ""),
+        watch(&ns, "", ""),
+        watch(&ns, "", "metadata.name=a"),
+        watch(&all, "", "metadata.name=a"),
+        watch(&all, "", "spec.nodeName=n1"),
+        watch(&ns, "app=web", ""),
+    ];
+    let others: Vec<_> = (0..OTHERS)
+        .map(|number| match number % 5 {
+            0 => watch(&namespace(&format!("ns{number}")), "", ""),
+            1 => watch(&namespace(&format!("ns{number}")), "app=web", ""),
+            2 => watch(&ns, "", &format!("metadata.name=a{number}")),
+            3 => watch(&all, "", &format!("metadata.name=a{number}")),
+            _ => watch(&all, "", &format!("spec.nodeName=n1{number}")),
+        })
+        .collect();
+    for number in 0..EVENTS {
+        let pod = pod("ns/a", "web", "n1");
+        let pod = pod.replace("\"spec\":{", &format!("\"spec\":{{\"n\":{number},"));
+        let revision = fixture.put("ns/a", pod);
+        let event = if number == 0 { "ADDED" } else { "MODIFIED" };
+        for watch in &mut concerned {
+            assert_eq!(watch.word(), format!("{event} ns/a@{revision}"));
+        }
+    }
+    // The last event is published, and so counted.
+    fixture.wait_until_fresh();
+    let metrics = fixture.pods.metrics();
+    assert_eq!(metrics.watchers, OTHERS + concerned.len() as u64);
+    let expected = EVENTS * concerned.len() as u64;
+    assert_eq!(metrics.watchers_examined, expected);
+    assert_eq!(metrics.watchers_woken, expected);
+    assert_eq!(metrics.events_sent, expected);
+    assert_eq!(metrics.events_filtered_out, 0);
+    assert_eq!(metrics.events_encoded, 0, "nobody has encoded one");
+    drop(others);
+}
+
 // Shows WC-335.
 #[test]
 fn t_34_an_undecodable_object_ends_the_watches_that_match_its_key_and_no_others() {
