@@ -287,12 +287,15 @@ impl Iterator for ListChunks {
         if self.stage == Stage::Ended {
             return None;
         }
-        let mut out = Vec::with_capacity(CHUNK_BYTES);
+        // The last item usually exceeds the size.
+        let mut out = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
         if let Err(error) = self.write_chunk(&mut out) {
             self.stage = Stage::Ended;
             return Some(Err(error));
         }
-        out.shrink_to_fit();
+        if out.len() < out.capacity() / 2 {
+            out.shrink_to_fit();
+        }
         let written = out.len() as u64;
         self.encoder.resource.counters.bytes_written.add(written);
         Some(Ok(out.into()))

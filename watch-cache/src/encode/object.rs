@@ -57,10 +57,11 @@ impl StoredObject {
         }
     }
 
-    /// Writes the JSON of the object with the resource version `revision`, on one line.
-    pub(crate) fn write_json(&self, revision: Revision, out: &mut Vec<u8>) {
+    /// Writes the JSON of the object with the resource version `revision`, on one line, without the first `from` bytes of
+    /// the stored value, which end before its metadata.
+    pub(crate) fn write_json_from(&self, from: usize, revision: Revision, out: &mut Vec<u8>) {
         let value = self.value();
-        let from = out.len();
+        let written_from = out.len();
         let span = self
             .attributes()
             .and_then(|attributes| attributes.resource_version_span);
@@ -71,23 +72,27 @@ impl StoredObject {
                 needs_comma,
             }) => {
                 let (start, end) = (start as usize, end as usize);
-                out.extend_from_slice(&value[..start]);
+                out.extend_from_slice(&value[from..start]);
                 if start == end {
                     out.extend_from_slice(b"\"resourceVersion\":");
                 }
-                out.extend_from_slice(format!("\"{revision}\"").as_bytes());
+                out.push(b'"');
+                out.extend_from_slice(itoa::Buffer::new().format(revision.0).as_bytes());
+                out.push(b'"');
                 if needs_comma {
                     out.push(b',');
                 }
                 out.extend_from_slice(&value[end..]);
             }
-            None => out.extend_from_slice(value),
+            None => out.extend_from_slice(&value[from..]),
         }
         // WC-331: an object is written on one line. Line breaks in JSON occur between tokens only, so
-        // they can be replaced by spaces.
-        for byte in &mut out[from..] {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
+        // they can be replaced by spaces. Few objects have any.
+        if memchr::memchr2(b'\n', b'\r', value).is_some() {
+            for byte in &mut out[written_from..] {
+                if matches!(byte, b'\n' | b'\r') {
+                    *byte = b' ';
+                }
             }
         }
     }
@@ -348,7 +353,12 @@ impl Object {
 
     /// Appends the JSON that [`Object::to_json`] returns.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        self.stored.write_json(self.revision, out);
+        self.write_json_from(0, out);
+    }
+
+    /// Appends the JSON without the first `from` bytes of the stored value, which end before its metadata.
+    pub(crate) fn write_json_from(&self, from: usize, out: &mut Vec<u8>) {
+        self.stored.write_json_from(from, self.revision, out);
     }
 
     /// Returns a copy of the object that shows another revision, as the object of a deletion does.

@@ -89,23 +89,23 @@ impl JsonForm {
     }
 
     fn write(&self, object: &Object, members: TypeMembers, out: &mut Vec<u8>) {
-        let from = out.len();
-        object.write_json(out);
         let head = match members {
-            TypeMembers::Stored => return,
+            TypeMembers::Stored => return object.write_json(out),
             TypeMembers::Replaced => self.type_members.as_str(),
             TypeMembers::Removed => "",
         };
-        if let Some((end, has_more)) = leading_type(&out[from..]) {
+        if let Some((end, has_more)) = leading_type(object.value()) {
             let comma = if has_more && !head.is_empty() {
                 ","
             } else {
                 ""
             };
-            let head = head.bytes().chain(comma.bytes());
-            out.splice(from + 1..from + end, head);
+            push(out, &["{", head, comma]);
+            object.write_json_from(end, out);
             return;
         }
+        let from = out.len();
+        object.write_json(out);
         let Ok(Members(members)) = serde_json::from_slice(&out[from..]) else {
             // An object that cannot be decoded is not sent to clients.
             return;
