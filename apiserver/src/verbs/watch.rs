@@ -149,6 +149,14 @@ impl Events {
         }
     }
 
+    /// Returns whether it is worth to poll for a further event that is sent together with one.
+    fn may_be_ready(&self) -> bool {
+        match self {
+            Self::Plain(watcher) => watcher.may_be_ready(),
+            Self::Converted(_) | Self::Controlled(_) => true,
+        }
+    }
+
     /// Leaves the events for later, although the task was woken.
     pub(crate) fn defer(&mut self) {
         match self {
@@ -222,7 +230,8 @@ impl Chunks for WatchChunks {
                         }
                         several.extend_from_slice(&bytes);
                     }
-                    if chunk.len().max(several.len()) >= CHUNK_BYTES {
+                    if chunk.len().max(several.len()) >= CHUNK_BYTES || !this.watcher.may_be_ready()
+                    {
                         break;
                     }
                 }

@@ -237,6 +237,46 @@ impl CacheWatcher {
         None
     }
 
+    /// Returns false if no event is ready, as far as can be seen without a lock; a later event, a bookmark and the end of the
+    /// watcher are found only by polling it. A caller that has events to send asks before it polls again for more of them,
+    /// which costs several times as much. It polls once more in the end, so that it is woken.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use revstore_engine::Engine;
+    /// use pollster::block_on;
+    /// use revstore_watch_cache::{
+    ///     EngineSource, JsonKind, ResourceConfig, Scope, WatchCache, WatchOptions,
+    /// };
+    ///
+    /// let engine = Engine::builder().build();
+    /// let (cache, feeder) = WatchCache::builder(Arc::new(EngineSource::new(engine.clone()))).build();
+    /// let kind = JsonKind::new("v1", "Pod");
+    /// let pods = cache.add(ResourceConfig::namespaced(kind, "pods", "/pods"))?;
+    /// let _running = feeder.spawn();
+    /// block_on(pods.wait_until_ready())?;
+    ///
+    /// let after = WatchOptions::default().resource_version("1");
+    /// let mut watcher = block_on(pods.watch(&Scope::All, &after))?;
+    /// assert!(!watcher.may_be_ready());
+    /// engine.put("/pods/ns/a", r#"{"metadata":{}}"#)?;
+    /// let second = engine.put("/pods/ns/b", r#"{"metadata":{}}"#)?;
+    /// block_on(pods.wait_until_fresh(second.revision()))?;
+    /// assert!(watcher.may_be_ready());
+    /// watcher.next_blocking();
+    /// assert!(watcher.may_be_ready(), "the second event");
+    /// watcher.next_blocking();
+    /// assert!(!watcher.may_be_ready());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn may_be_ready(&self) -> bool {
+        match &self.state {
+            State::Starting(_) | State::Initial(_) | State::Failed(_) => true,
+            State::Live(live) => live.has_events(&self.watched),
+            State::Ended => false,
+        }
+    }
+
     /// Blocks the thread until the next event is ready, and returns it. Returns `None` if the
     /// watcher has ended. Must not be called from an async task.
     pub fn next_blocking(&mut self) -> Option<WatchEvent> {

@@ -73,6 +73,11 @@ impl LiveWatch {
         live
     }
 
+    /// Returns whether events were copied or are pending.
+    pub(crate) fn has_events(&self, watched: &Watched) -> bool {
+        !self.events.is_empty() || watched.waiter.pending().is_some()
+    }
+
     pub(crate) fn wants_bookmarks(&self) -> bool {
         self.next_bookmark.is_some()
     }
@@ -158,7 +163,7 @@ impl LiveWatch {
                     return Step::Fail(error);
                 }
                 if !is_due {
-                    self.arm(watched);
+                    self.arm(watched, now);
                     return Step::Wait;
                 }
                 self.bookmark()
@@ -228,8 +233,8 @@ impl LiveWatch {
         self.next_bookmark = Some(last.map_or(periodic, |last| last.min(periodic)));
     }
 
-    /// Sets the timer to the earliest due time.
-    fn arm(&mut self, watched: &Watched) {
+    /// Sets the timer to the earliest due time. The task was registered before `now`, so a timer that fires meanwhile wakes it.
+    fn arm(&mut self, watched: &Watched, now: Duration) {
         let awaited = WatchTimes {
             bookmark: self.next_bookmark,
             end: self.deadline,
@@ -238,8 +243,7 @@ impl LiveWatch {
         let due = awaited.first();
         let timers = &watched.resource.shared.timers;
         // A timer that has fired is no longer set.
-        let is_set =
-            self.armed.unwrap_or_default() == awaited && due.is_none_or(|due| due > timers.now());
+        let is_set = self.armed.unwrap_or_default() == awaited && due.is_none_or(|due| due > now);
         if !is_set {
             if let Some(armed) = self.armed.and_then(|armed| armed.first()) {
                 timers.clear(armed, &watched.waiter);
