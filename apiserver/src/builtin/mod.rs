@@ -6,7 +6,7 @@
 //!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
 //! - [`scale_of`] and [`set_scale`] are the scale subresource.
 //! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
-//! - [`field_error`] and [`selectable_fields`] are the fields of field selectors.
+//! - [`selected_field`] and [`selectable_fields`] are the fields of field selectors.
 //!
 //! Objects are JSON objects whose fields have the types of the schema. Fields with other types are treated
 //! as absent.
@@ -38,7 +38,7 @@ pub(crate) use names::domain_prefixed_path_errors;
 pub use rules::{Now, Rules};
 pub use scale::{scale_of, set_scale};
 pub(crate) use selectable::field_source;
-pub use selectable::{field_error, selectable_fields};
+pub use selectable::{selectable_fields, selected_field};
 pub(crate) use warning::ENFORCE_SECRETS;
 pub use warning::{deletion_warning, kind_warning, warnings};
 

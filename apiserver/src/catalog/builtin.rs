@@ -201,8 +201,9 @@ fn build(
         (*group).clone_into(&mut stored_names.group);
         (*version).clone_into(&mut stored_names.version);
     }
-    let fields = builtin::selectable_fields(&stored_names.group, &names.kind);
-    let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+    let fields =
+        builtin::selectable_fields(&stored_names.group, &stored_names.version, &names.kind);
+    let fields: Vec<String> = fields.into_iter().map(str::to_owned).collect();
     let key = (
         stored_names.group.clone(),
         stored_names.version.clone(),
@@ -279,7 +280,6 @@ fn build(
             .map(|verb| (*verb).to_owned())
             .collect(),
         subresources: subresources.collect(),
-        fields,
         rules,
         stored,
         version,

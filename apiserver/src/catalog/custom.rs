@@ -126,11 +126,6 @@ fn build_version(
         namespaced: definition.namespaced,
         verbs: VERBS.map(str::to_owned).to_vec(),
         subresources: subresources.collect(),
-        fields: definition
-            .selectable_fields()
-            .iter()
-            .map(|field| (*field).to_owned())
-            .collect(),
         rules,
         version: number,
         stored: Some(Arc::new(stored)),

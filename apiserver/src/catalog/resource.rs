@@ -202,8 +202,6 @@ pub(crate) struct Resource {
     pub(crate) verbs: Vec<String>,
     /// The subresources in the order of discovery.
     pub(crate) subresources: Vec<(String, Subresource)>,
-    /// The selectable fields besides the name and the namespace.
-    pub(crate) fields: Vec<String>,
     pub(crate) rules: Arc<dyn Rules>,
     /// `None` for a resource whose objects are not stored, such as reviews.
     pub(crate) stored: Option<Arc<Stored>>,

@@ -45,17 +45,6 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-/// The fields of the reference to the object of an event that selectors can name.
-const REFERENCE_FIELDS: [&str; 7] = [
-    "kind",
-    "namespace",
-    "name",
-    "uid",
-    "apiVersion",
-    "resourceVersion",
-    "fieldPath",
-];
-
 /// How clients see objects that are stored in another version.
 pub(crate) trait Presentation: fmt::Debug + Send + Sync {
     /// Returns an object of a client as it is stored.
@@ -63,11 +52,6 @@ pub(crate) trait Presentation: fmt::Debug + Send + Sync {
 
     /// Returns a stored object as clients see it.
     fn to_shown(&self, object: JsonObject) -> JsonObject;
-
-    /// Returns the name in stored objects of a field that selectors can name, or `None` if they cannot.
-    fn stored_field(&self, field: &str) -> Option<String> {
-        Some(field.to_owned())
-    }
 }
 
 impl Presentation for View {
@@ -100,20 +84,6 @@ impl Presentation for View {
         }
         set_version(&mut object, &self.stored, &self.shown);
         object
-    }
-
-    fn stored_field(&self, field: &str) -> Option<String> {
-        match (self.convert, field) {
-            (Convert::Event, "reason" | "type") => Some(field.to_owned()),
-            (Convert::Event, "reportingController") => Some("reportingComponent".to_owned()),
-            (Convert::Event, _) => {
-                let rest = field.strip_prefix("regarding.")?;
-                REFERENCE_FIELDS
-                    .contains(&rest)
-                    .then(|| format!("involvedObject.{rest}"))
-            }
-            _ => Some(field.to_owned()),
-        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Rows of nodes, namespaces, events, configuration, leases, certificates and CRDs.
+//! Rows of nodes, namespaces, events, configuration, leases, devices and CRDs.
 
 use serde_json::Value;
 
-use super::age::{Clock, human};
+use super::age::Clock;
 use super::{AGE, Column, NAME, Printer, age, or, text};
 use crate::builtin::field::Field;
 
@@ -123,38 +123,6 @@ pub(super) const PRINTERS: &[Printer] = &[
         },
     },
     Printer {
-        group: "certificates.k8s.io",
-        kind: "CertificateSigningRequest",
-        columns: &[
-            NAME,
-            AGE,
-            text("SignerName", "The signer that is asked."),
-            text("Requestor", "The user who asks."),
-            text(
-                "RequestedDuration",
-                "How long the certificate should be valid.",
-            ),
-            text("Condition", "The state of the request."),
-        ],
-        cells: |root, clock| {
-            let spec = root.child("spec");
-            let duration = spec.child("expirationSeconds").int();
-            vec![
-                age(root, clock),
-                or(spec.child("signerName").text(), "<none>"),
-                spec.child("username").text().into(),
-                duration.map_or("<none>".to_owned(), human).into(),
-                request_state(root).into(),
-            ]
-        },
-    },
-    Printer {
-        group: "certificates.k8s.io",
-        kind: "ClusterTrustBundle",
-        columns: &[NAME, text("SignerName", "The signer of the certificates.")],
-        cells: |root, _| vec![or(root.at(&["spec", "signerName"]).text(), "<none>")],
-    },
-    Printer {
         group: "node.k8s.io",
         kind: "RuntimeClass",
         columns: &[
@@ -247,6 +215,30 @@ pub(super) const PRINTERS: &[Printer] = &[
                 spec.at(&["pool", "name"]).text().into(),
                 age(root, clock),
             ]
+        },
+    },
+    Printer {
+        group: "resource.k8s.io",
+        kind: "DeviceTaintRule",
+        columns: &[
+            NAME,
+            text("Key", "The key of the taint."),
+            text("Value", "The value of the taint."),
+            text("Effect", "What the taint does to pods."),
+            text("TimeAdded", "The time since the devices have the taint."),
+            AGE,
+        ],
+        cells: |root, clock| {
+            let taint = root.at(&["spec", "taint"]);
+            let of = |name: &'static str| Value::from(taint.child(name).text());
+            let added = taint.child("timeAdded");
+            let since = if added.is_set() {
+                clock.since(&added)
+            } else {
+                String::new()
+            };
+            let [key, value, effect] = ["key", "value", "effect"].map(of);
+            vec![key, value, effect, since.into(), age(root, clock)]
         },
     },
 ];
@@ -401,26 +393,4 @@ fn event(root: &Field<'_>, clock: Clock) -> Vec<Value> {
         count.into(),
         root.at(&["metadata", "name"]).text().into(),
     ]
-}
-
-fn request_state(root: &Field<'_>) -> String {
-    let has = |kind: &str| {
-        let mut conditions = root.at(&["status", "conditions"]).items();
-        conditions.any(|condition| condition.child("type").text() == kind)
-    };
-    let mut state = if has("Denied") {
-        "Denied"
-    } else if has("Approved") {
-        "Approved"
-    } else {
-        "Pending"
-    }
-    .to_owned();
-    if has("Failed") {
-        state.push_str(",Failed");
-    }
-    if !root.at(&["status", "certificate"]).text().is_empty() {
-        state.push_str(",Issued");
-    }
-    state
 }

@@ -1,6 +1,7 @@
 //! The columns and cells of built-in kinds in the `Table` form that `kubectl get` asks for.
 
 pub(crate) mod age;
+mod certificate;
 mod cluster;
 mod network;
 mod pod;
@@ -85,11 +86,12 @@ struct Printer {
     cells: fn(&Field<'_>, Clock) -> Vec<Value>,
 }
 
-const FAMILIES: [&[Printer]; 6] = [
+const FAMILIES: [&[Printer]; 7] = [
     pod::PRINTERS,
     workload::PRINTERS,
     network::PRINTERS,
     storage::PRINTERS,
+    certificate::PRINTERS,
     cluster::PRINTERS,
     policy::PRINTERS,
 ];

@@ -1,4 +1,4 @@
-//! Rows of volumes, claims and classes.
+//! Rows of volumes, claims and classes, and of migrations of stored objects.
 
 use serde_json::Value;
 
@@ -223,6 +223,24 @@ pub(super) const PRINTERS: &[Printer] = &[
             ]
         },
     },
+    Printer {
+        group: "storagemigration.k8s.io",
+        kind: "StorageVersionMigration",
+        columns: &[
+            text("Name", "The name of the object."),
+            text("Resource", "The resource whose objects are written again."),
+            text("Status", "The state of the migration."),
+        ],
+        cells: |root, _| {
+            let resource = root.at(&["spec", "resource"]);
+            let (name, group) = (resource.child("resource"), resource.child("group"));
+            let full = match group.text() {
+                "" => name.text().to_owned(),
+                group => format!("{}.{group}", name.text()),
+            };
+            vec![super::name(root), full.into(), migration_state(root).into()]
+        },
+    },
 ];
 
 /// Returns the name of a class, and whether it is the default one.
@@ -243,6 +261,18 @@ fn storage_class(root: &Field<'_>) -> Value {
         return annotated.text().into();
     }
     root.at(&["spec", "storageClassName"]).text().into()
+}
+
+/// Returns the state of a migration: the last condition of these types that is true.
+fn migration_state(root: &Field<'_>) -> &'static str {
+    let conditions = root.at(&["status", "conditions"]).items();
+    let states = conditions.filter_map(|condition| {
+        let kind = condition.child("type").text();
+        let mut states = ["Running", "Succeeded", "Failed"].into_iter();
+        let state = states.find(|state| *state == kind)?;
+        (condition.child("status").text() == "True").then_some(state)
+    });
+    states.last().unwrap_or("Unknown")
 }
 
 fn phase(root: &Field<'_>) -> Value {

@@ -1,256 +1,59 @@
 //! The columns and rows that kube-apiserver 1.36 gave.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::{FAMILIES, cells, columns, row_conditions};
 
-/// The columns of kinds: `*` marks those of the wide output, and types other than `string` follow a colon.
-const COLUMNS: [(&str, &str, &str); 60] = [
-    ("", "ComponentStatus", "Name, Status, Message, Error"),
-    ("", "ConfigMap", "Name, Data, Age"),
-    ("", "Endpoints", "Name, Endpoints, Age"),
-    (
-        "",
-        "Event",
-        "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
-    ),
-    ("", "LimitRange", "Name, Created At:date"),
-    ("", "Namespace", "Name, Status, Age"),
-    (
-        "",
-        "Node",
-        "Name, Status, Roles, Age, Version, Internal-IP*, External-IP*, OS-Image*, Kernel-Version*, Container-Runtime*",
-    ),
-    (
-        "",
-        "PersistentVolume",
-        "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, VolumeAttributesClass, Reason, Age, VolumeMode*",
-    ),
-    (
-        "",
-        "PersistentVolumeClaim",
-        "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, VolumeMode*",
-    ),
-    (
-        "",
-        "Pod",
-        "Name, Ready, Status, Restarts, Age, IP*, Node*, Nominated Node*, Readiness Gates*",
-    ),
-    ("", "PodTemplate", "Name, Containers, Images, Pod Labels"),
-    (
-        "",
-        "ReplicationController",
-        "Name, Desired:integer, Current:integer, Ready:integer, Age, Containers*, Images*, Selector*",
-    ),
-    ("", "ResourceQuota", "Name, Request, Limit, Age"),
-    ("", "Secret", "Name, Type, Data, Age"),
-    (
-        "",
-        "Service",
-        "Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector*",
-    ),
-    ("", "ServiceAccount", "Name, Age"),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingAdmissionPolicy",
-        "Name, Mutations:integer, ParamKind, Age",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingAdmissionPolicyBinding",
-        "Name, PolicyName, ParamRef, Age",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "MutatingWebhookConfiguration",
-        "Name, Webhooks:integer, Age",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "ValidatingAdmissionPolicy",
-        "Name, Validations:integer, ParamKind, Age",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "ValidatingAdmissionPolicyBinding",
-        "Name, PolicyName, ParamRef, Age",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "ValidatingWebhookConfiguration",
-        "Name, Webhooks:integer, Age",
-    ),
-    (
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "Name, Created At:date",
-    ),
-    (
-        "apiregistration.k8s.io",
-        "APIService",
-        "Name, Service, Available, Age",
-    ),
-    (
-        "apps",
-        "ControllerRevision",
-        "Name, Controller, Revision, Age",
-    ),
-    (
-        "apps",
-        "DaemonSet",
-        "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, Available:integer, Node Selector, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "apps",
-        "Deployment",
-        "Name, Ready, Up-to-date, Available, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "apps",
-        "ReplicaSet",
-        "Name, Desired:integer, Current:integer, Ready:integer, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "apps",
-        "StatefulSet",
-        "Name, Ready, Age, Containers*, Images*",
-    ),
-    (
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "Name, Reference, Targets, MinPods, MaxPods, Replicas, Age",
-    ),
-    (
-        "batch",
-        "CronJob",
-        "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "batch",
-        "Job",
-        "Name, Status, Completions, Duration, Age, Containers*, Images*, Selector*",
-    ),
-    (
-        "certificates.k8s.io",
-        "CertificateSigningRequest",
-        "Name, Age, SignerName, Requestor, RequestedDuration, Condition",
-    ),
-    ("coordination.k8s.io", "Lease", "Name, Holder, Age"),
-    (
-        "discovery.k8s.io",
-        "EndpointSlice",
-        "Name, AddressType, Ports, Endpoints, Age",
-    ),
-    (
-        "events.k8s.io",
-        "Event",
-        "Last Seen, Type, Reason, Object, Subobject*, Source*, Message, First Seen*, Count*, Name*",
-    ),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "FlowSchema",
-        "Name, PriorityLevel, MatchingPrecedence, DistinguisherMethod, Age, MissingPL",
-    ),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        "PriorityLevelConfiguration",
-        "Name, Type, NominalConcurrencyShares, Queues, HandSize, QueueLengthLimit, Age",
-    ),
-    ("networking.k8s.io", "IPAddress", "Name, ParentRef"),
-    (
-        "networking.k8s.io",
-        "Ingress",
-        "Name, Class, Hosts, Address, Ports, Age",
-    ),
-    (
-        "networking.k8s.io",
-        "IngressClass",
-        "Name, Controller, Parameters, Age",
-    ),
-    (
-        "networking.k8s.io",
-        "NetworkPolicy",
-        "Name, Pod-Selector, Age",
-    ),
-    ("networking.k8s.io", "ServiceCIDR", "Name, CIDRs, Age"),
-    ("node.k8s.io", "RuntimeClass", "Name, Handler, Age"),
-    (
-        "policy",
-        "PodDisruptionBudget",
-        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "ClusterRole",
-        "Name, Created At:date",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "ClusterRoleBinding",
-        "Name, Role, Age, Users*, Groups*, ServiceAccounts*",
-    ),
-    ("rbac.authorization.k8s.io", "Role", "Name, Created At:date"),
-    (
-        "rbac.authorization.k8s.io",
-        "RoleBinding",
-        "Name, Role, Age, Users*, Groups*, ServiceAccounts*",
-    ),
-    ("resource.k8s.io", "DeviceClass", "Name, Age"),
-    ("resource.k8s.io", "ResourceClaim", "Name, State, Age"),
-    ("resource.k8s.io", "ResourceClaimTemplate", "Name, Age"),
-    (
-        "resource.k8s.io",
-        "ResourceSlice",
-        "Name, Node, Driver, Pool, Age",
-    ),
-    (
-        "scheduling.k8s.io",
-        "PriorityClass",
-        "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
-    ),
-    (
-        "storage.k8s.io",
-        "CSIDriver",
-        "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, TokenRequests, RequiresRepublish:boolean, Modes, Age",
-    ),
-    ("storage.k8s.io", "CSINode", "Name, Drivers:integer, Age"),
-    (
-        "storage.k8s.io",
-        "CSIStorageCapacity",
-        "Name, Created At:date",
-    ),
-    (
-        "storage.k8s.io",
-        "StorageClass",
-        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age",
-    ),
-    (
-        "storage.k8s.io",
-        "VolumeAttachment",
-        "Name, Attacher, PV, Node, Attached:boolean, Age",
-    ),
-    (
-        "storage.k8s.io",
-        "VolumeAttributesClass",
-        "Name, DriverName, Age",
-    ),
-];
+/// The columns of kinds, written by `scripts/generate-apiserver.sh`.
+const COLUMNS: &str = include_str!("../../tests/data/columns.txt");
+
+/// Returns the lines of the columns of each kind in the table, by its group and its name.
+fn known_columns() -> BTreeMap<(&'static str, &'static str), Vec<String>> {
+    let mut known: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    let mut kind = ("", "");
+    for line in COLUMNS.lines() {
+        match line.split_once(' ') {
+            Some(("kind", name)) => {
+                let (group, name) = name.split_once(' ').unwrap();
+                kind = (if group == "-" { "" } else { group }, name);
+            }
+            Some(("column", column)) => known.entry(kind).or_default().push(column.to_owned()),
+            Some(("#" | "source", _)) => {}
+            _ => panic!("{line}"),
+        }
+    }
+    known
+}
 
 #[test]
 fn columns_are_those_of_kube_apiserver() {
-    for (group, kind, expected) in COLUMNS {
-        let found: Vec<String> = columns(group, kind)
-            .iter()
-            .map(|column| {
-                let wide = if column.priority == 0 { "" } else { "*" };
-                match column.kind {
-                    "string" => format!("{}{wide}", column.name),
-                    other => format!("{}{wide}:{other}", column.name),
-                }
-            })
-            .collect();
-        assert_eq!(found.join(", "), expected, "{group}/{kind}");
+    let mut known = known_columns();
+    let default = ["string name 0 Name", "date - 0 Created At"].map(str::to_owned);
+    let listed = revstore_kinds::resources().filter(|resource| resource.has_verb("list"));
+    let kinds: BTreeSet<_> = listed.map(|it| (it.group(), it.kind())).collect();
+    let mut differences = Vec::new();
+    for (group, kind) in kinds {
+        let found = columns(group, kind).iter().map(|column| {
+            let format = if column.format.is_empty() {
+                "-"
+            } else {
+                column.format
+            };
+            format!(
+                "{} {format} {} {}",
+                column.kind, column.priority, column.name
+            )
+        });
+        let found: Vec<String> = found.collect();
+        let expected = known.remove(&(group, kind));
+        if found != expected.unwrap_or_else(|| default.to_vec()) {
+            differences.push(format!("{group} {kind}: {}", found.join(", ")));
+        }
     }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(known.is_empty(), "kinds that are not served: {known:?}");
 }
 
 #[test]
@@ -439,6 +242,55 @@ fn rows_are_those_of_kube_apiserver() {
                 "provisioner": "p", "reclaimPolicy": "Retain",
             }),
             json!(["x (default)", "p", "Retain", "Immediate", false, "120m"]),
+        ),
+        (
+            "certificates.k8s.io",
+            "PodCertificateRequest",
+            json!({
+                "spec": {
+                    "podName": "p", "serviceAccountName": "s", "nodeName": "n", "signerName": "a.b/c",
+                    "unverifiedUserAnnotations": {"a.b/y": "2", "a.b/x": "1"},
+                },
+                "status": {"conditions": [{"type": "Other"}, {"type": "Issued"}]},
+            }),
+            json!(["x", "p", "s", "n", "a.b/c", "Issued", "a.b/x=1,a.b/y=2"]),
+        ),
+        (
+            "certificates.k8s.io",
+            "PodCertificateRequest",
+            json!({}),
+            json!(["x", "", "", "", "", "Pending", "<none>"]),
+        ),
+        (
+            "resource.k8s.io",
+            "DeviceTaintRule",
+            json!({"spec": {"taint": {
+                "key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "1970-01-01T01:00:00Z",
+            }}}),
+            json!(["x", "k", "v", "NoExecute", "60m", "120m"]),
+        ),
+        (
+            "resource.k8s.io",
+            "DeviceTaintRule",
+            json!({"spec": {"taint": {"key": "k", "effect": "None"}}}),
+            json!(["x", "k", "", "None", "", "120m"]),
+        ),
+        (
+            "storagemigration.k8s.io",
+            "StorageVersionMigration",
+            json!({
+                "spec": {"resource": {"group": "apps", "resource": "deployments"}},
+                "status": {"conditions": [
+                    {"type": "Running", "status": "True"}, {"type": "Failed", "status": "False"},
+                ]},
+            }),
+            json!(["x", "deployments.apps", "Running"]),
+        ),
+        (
+            "storagemigration.k8s.io",
+            "StorageVersionMigration",
+            json!({"spec": {"resource": {"resource": "pods"}}}),
+            json!(["x", "pods", "Unknown"]),
         ),
     ] {
         check(group, kind, &object, &expected);

@@ -8,6 +8,7 @@ use revstore_watch_cache::status::{Reason, Status};
 use revstore_watch_cache::{RequestError, Scope};
 use serde_json::{Value, json};
 
+use crate::builtin;
 use crate::catalog::{Origin, Resource, Stored, form_id};
 use crate::http::{Accepted, Answer, Exchange, Form, Front, Media, Target, gzip};
 use crate::stream::{Pieces, PrettyPieces, ProtobufPieces, YamlPieces};
@@ -102,31 +103,22 @@ pub(crate) fn scope(target: &Target) -> Scope {
     }
 }
 
-/// Gives the fields of a selector the names that they have in stored objects. Resources that have none but the name and
-/// the namespace have an error of their own, as in kube-apiserver.
+/// Gives the fields of a selector the names that they have in stored objects. The cache checks those of custom resources.
 // WC-354.
 pub(crate) fn resolve_fields(
     resource: &Resource,
     selector: &mut Selector,
 ) -> Result<(), RequestError> {
-    const COMMON: [&str; 2] = ["metadata.name", "metadata.namespace"];
-    let has_fields = resource.origin == Origin::Custom || !resource.fields.is_empty();
+    if resource.origin == Origin::Custom {
+        return Ok(());
+    }
+    let names = &resource.names;
     for requirement in &mut selector.fields.requirements {
-        let field = &requirement.field;
-        if COMMON.contains(&field.as_str()) {
-            continue;
-        }
-        if !has_fields {
-            return Err(RequestError::BadRequest(format!(
-                "\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-            )));
-        }
-        if let Some(view) = &resource.view {
-            let stored = view.stored_field(field);
-            requirement.field = stored.ok_or_else(|| {
-                RequestError::BadRequest(format!("field label not supported: {field}"))
-            })?;
-        }
+        let label = &requirement.field;
+        let field = builtin::selected_field(&names.group, &names.version, &names.kind, label);
+        field
+            .map_err(RequestError::BadRequest)?
+            .clone_into(&mut requirement.field);
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use crate::client::{TestResult, Watch, send, value};
 
+/// The labels of each kind, written by `scripts/generate-apiserver.sh`.
+const LABELS: &str = include_str!("../../data/selectable-fields.txt");
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 const CORE: &str = "/api/v1/namespaces/default/events";
 
@@ -98,6 +100,7 @@ fn absent_fields_have_the_values_of_go() -> TestResult {
     for (path, selector, expected) in [
         (nodes, "spec.unschedulable=false", "open"),
         (nodes, "spec.unschedulable=true", "closed"),
+        (pods, "spec.host=", "p"),
         (
             pods,
             "spec.hostNetwork=false,status.podIPs=,status.podIP=10.0.0.1",
@@ -115,5 +118,63 @@ fn absent_fields_have_the_values_of_go() -> TestResult {
     assert_eq!(send(&server, "POST", CORE, &event.to_string()).0, 201);
     let path = format!("{CORE}?fieldSelector=source%3Ds");
     assert_eq!(names(&server, &path), ["e"]);
+    Ok(())
+}
+
+/// Returns the labels of a kind, and what is wrong with another one.
+fn labels(group: &str, version: &str, kind: &str) -> (Vec<&'static str>, &'static str) {
+    let group = if group.is_empty() { "-" } else { group };
+    let start = format!("{group} {version} {kind} ");
+    let Some(line) = LABELS.lines().find_map(|line| line.strip_prefix(&*start)) else {
+        let error =
+            "%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+        return (vec!["metadata.name", "metadata.namespace"], error);
+    };
+    let (labels, error) = line.split_once(" [").expect("an error");
+    let labels = labels
+        .split(' ')
+        .map(|label| label.split_once('=').map_or(label, |(label, _)| label));
+    (labels.collect(), error.trim_end_matches(']'))
+}
+
+#[test]
+fn the_labels_of_each_kind_are_those_of_kubernetes() -> TestResult {
+    let server = ApiServer::builder()
+        .runtime_config("api/all=true".parse()?)
+        .start()?;
+    let mut kinds = 0;
+    for resource in revstore_kinds::resources().filter(|resource| resource.has_verb("list")) {
+        let (group, version) = (resource.group(), resource.version());
+        let root = if group.is_empty() { "/api" } else { "/apis" };
+        let path = [root, group, version, resource.plural()].join("/");
+        let path = path.replace("//", "/");
+        let get = |label: &str| {
+            let path = format!("{path}?limit=1&fieldSelector={label}%3Dx");
+            value(&send(&server, "GET", &path, ""))
+        };
+        let (known, error) = labels(group, version, resource.kind());
+        for label in &known {
+            let (code, answer) = get(label);
+            assert_eq!(code, 200, "{path} {label}: {answer}");
+        }
+        for label in [
+            "no.such",
+            "metadata.namespace",
+            "metadata.uid",
+            "spec.nodeName",
+        ] {
+            if known.contains(&label) {
+                continue;
+            }
+            let (code, answer) = get(label);
+            assert_eq!(code, 400, "{path} {label}: {answer}");
+            let error = error
+                .replace("%q", &format!("{label:?}"))
+                .replace("%s", label);
+            assert_eq!(answer["message"], error, "{path}");
+        }
+        kinds += 1;
+    }
+    assert!(kinds > 60);
     Ok(())
 }
