@@ -13,6 +13,7 @@ pub mod custom;
 pub mod decode;
 mod discovery;
 mod evaluation;
+mod flow_control;
 mod http;
 mod load;
 pub mod managed_fields;

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::StartError;
 use crate::auth::{Follower, create_bootstrap_policy};
 use crate::catalog::serve_definitions;
+use crate::flow_control;
 use crate::http::Front;
 use crate::load::{self, Manifests};
 use crate::storage::{EtcdError, Storage};
@@ -75,6 +76,7 @@ impl Preparation {
         let followers = prepare(front, self.port).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_definitions(front.clone()));
+        tasks.spawn(flow_control::keep(front.clone()));
         if let Some(manifests) = self.manifests {
             load::apply(front, &manifests).await?;
         }
@@ -112,6 +114,7 @@ async fn prepare(front: &Front, port: u16) -> Result<Vec<Follower>, StartError> 
 async fn attempt(front: &Front, port: u16) -> Result<Vec<Follower>, RequestError> {
     front.catalog.wait_until_ready().await?;
     crate::bootstrap::create(&front.catalog, &front.storage, port).await?;
+    flow_control::ensure(&front.catalog, &front.now()).await?;
     if !front.authorizer.has_roles() {
         return Ok(Vec::new());
     }

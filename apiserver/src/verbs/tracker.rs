@@ -68,6 +68,12 @@ impl<'a> Tracker<'a> {
         }
     }
 
+    /// Sets the name of the manager.
+    pub(crate) fn managed_by(mut self, manager: &str) -> Self {
+        manager.clone_into(&mut self.manager);
+        self
+    }
+
     pub(crate) fn write<'b>(&'b self, api_version: &'b str) -> Write<'b> {
         Write {
             manager: &self.manager,

@@ -10,6 +10,7 @@ mod documents;
 mod evictions;
 mod field_selectors;
 mod flags;
+mod flow_control;
 mod forms;
 mod history;
 mod managed_fields;

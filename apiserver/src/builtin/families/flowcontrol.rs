@@ -1,5 +1,7 @@
 //! Flow schemas and priority levels.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use revstore_watch_cache::registry::JsonObject;
@@ -7,6 +9,7 @@ use revstore_watch_cache::status::StatusCause;
 
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
+use crate::builtin::families::flow_objects::FlowObject;
 use crate::builtin::field::Field;
 use crate::builtin::names;
 use crate::builtin::rules::Kind;
@@ -21,6 +24,7 @@ pub(super) const KINDS: &[Kind] = &[
             }
         },
         validate: check_schema,
+        validate_status: |schema, _, causes| check_status(schema, causes),
         status_keeps_metadata: true,
         ..Kind::new(GROUP, "FlowSchema")
             .with_status()
@@ -29,6 +33,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         default: default_level,
         validate: check_level,
+        validate_status: |level, _, causes| check_status(level, causes),
         status_keeps_metadata: true,
         ..Kind::new(GROUP, "PriorityLevelConfiguration")
             .with_status()
@@ -86,6 +91,33 @@ fn check_schema(schema: &Field<'_>, causes: &mut Causes) {
     causes.check_text(&name, names::subdomain_error);
     for rule in spec.child("rules").items() {
         check_rule(&rule, causes);
+    }
+    let fixed = "must equal the fixed value";
+    check_fixed("FlowSchema", schema, fixed, causes);
+    check_status(schema, causes);
+}
+
+/// Checks that an object that the server keeps has the specification that it must have.
+fn check_fixed(kind: &str, object: &Field<'_>, what: &str, causes: &mut Causes) {
+    let name = object.at(&["metadata", "name"]).text();
+    let spec = object.child("spec");
+    let Some(fixed) = FlowObject::mandatory(kind, name) else {
+        return;
+    };
+    if !fixed.has_spec(&spec.value()) {
+        causes.invalid(&spec, &format!("spec of '{name}' {what}"));
+    }
+}
+
+/// Checks that each condition has a type of its own.
+fn check_status(object: &Field<'_>, causes: &mut Causes) {
+    let mut types = BTreeSet::new();
+    for condition in object.at(&["status", "conditions"]).items() {
+        let kind = condition.child("type");
+        if !types.insert(kind.text()) {
+            causes.duplicate(&kind);
+        }
+        causes.check_required(&kind);
     }
 }
 
@@ -265,7 +297,15 @@ fn url_error(path: &str) -> Option<String> {
     Some(detail.to_owned())
 }
 
+/// The annotation with which objects of version v1beta3 say that they have no shares.
+const NO_SHARES: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+
 fn check_level(level: &Field<'_>, causes: &mut Causes) {
+    let annotations = level.at(&["metadata", "annotations"]);
+    if annotations.child(NO_SHARES).is_set() {
+        let detail = format!("annotation '{NO_SHARES}' is forbidden");
+        causes.forbidden(&annotations, &detail);
+    }
     let spec = level.child("spec");
     let (kind, limited, exempt) = (
         spec.child("type"),
@@ -298,6 +338,13 @@ fn check_level(level: &Field<'_>, causes: &mut Causes) {
         }
         _ => causes.check_required_one_of(&kind, &["Exempt", "Limited"]),
     }
+    let fixed = if is_exempt {
+        "except the 'spec.exempt' field must equal the fixed value"
+    } else {
+        "must equal the fixed value"
+    };
+    check_fixed("PriorityLevelConfiguration", level, fixed, causes);
+    check_status(level, causes);
 }
 
 fn check_shares(level: &Field<'_>, causes: &mut Causes) {

@@ -7,6 +7,7 @@ pub(super) mod cluster;
 mod config;
 mod coordination;
 mod device;
+pub(crate) mod flow_objects;
 mod flowcontrol;
 mod networking;
 pub(super) mod pod;
