@@ -15,6 +15,7 @@ mod causes;
 pub(crate) mod edit;
 mod families;
 pub(crate) mod field;
+mod gates;
 mod names;
 pub(crate) mod quantity;
 mod rules;

@@ -13,6 +13,7 @@ use revstore_watch_cache::status::StatusCause;
 use super::causes::Causes;
 use super::edit;
 use super::field::Field;
+use super::gates::Gates;
 use super::{families, names};
 
 /// Returns the time of day in the form of a timestamp, such as `2024-01-01T00:00:00Z`.
@@ -148,6 +149,8 @@ pub struct Rules {
     name: String,
     target: Target,
     now: Now,
+    /// The fields of features that are off.
+    gates: Option<&'static Gates>,
     /// How long new versions of events are kept.
     event_ttl: Option<Duration>,
 }
@@ -177,6 +180,7 @@ impl Rules {
             name: kind.to_owned(),
             target: Target::Main,
             now,
+            gates: Gates::of(group, kind),
             event_ttl: None,
         }
     }
@@ -363,6 +367,9 @@ impl Strategy for Rules {
         {
             metadata.insert("generation".to_owned(), json!(1));
         }
+        if let Some(gates) = self.gates {
+            gates.drop_fields(object, None);
+        }
         (self.kind.create)(object, &(self.now)());
         if self.kind.has_status {
             // The defaults of an empty status, such as a phase.
@@ -381,7 +388,10 @@ impl Strategy for Rules {
                 (self.kind.default)(new);
                 self.prepare_status_update(new, old);
             }
-            Target::Prepared { .. } => {}
+            Target::Prepared { .. } => return Ok(()),
+        }
+        if let Some(gates) = self.gates {
+            gates.drop_fields(new, Some(old));
         }
         Ok(())
     }
