@@ -3,6 +3,8 @@
 mod annotations;
 mod defaults;
 mod eviction;
+mod label_keys;
+mod observed;
 mod qos;
 mod restart;
 mod spec;
@@ -70,8 +72,9 @@ pub(in crate::builtin) fn grace_period_seconds(pod: &JsonObject, requested: Opti
     }
 }
 
-/// Sets the first status.
+/// Sets the first status, and completes selectors.
 fn create(pod: &mut JsonObject, now: &str) {
+    label_keys::add_requirements(pod);
     let spec = Field::root(pod).child("spec");
     let mut status = json!({"phase": "Pending", "qosClass": qos::class(&spec)});
     if spec.child("schedulingGates").len() > 0 {
@@ -100,6 +103,7 @@ fn update_status(new: &mut JsonObject, old: &JsonObject, _: &str) {
         return;
     };
     edit::set_zero(status, "qosClass", class.unwrap_or_default());
+    observed::keep_generations(status, old);
     agree_ips(status, "podIP", "podIPs");
 }
 
