@@ -277,7 +277,8 @@ mod tests {
     use revstore_kinds::Type;
     use serde_json::{Value, json};
 
-    use super::{Gates, KINDS, Step};
+    use super::{Gates, KINDS, Step, is_used};
+    use crate::builtin::edit::restore;
 
     /// Returns what is left of a new version.
     fn dropped((group, kind): (&str, &str), new: &Value, old: Option<&Value>) -> Value {
@@ -312,6 +313,38 @@ mod tests {
             assert!(!gates.features.is_empty(), "{}", gated.kind);
             for path in gates.features.iter().flatten() {
                 assert!(has_field(object, path), "{}", gated.kind);
+            }
+        }
+    }
+
+    /// Objects, and what the strategies of kube-apiserver made of them: `scripts/generate-apiserver.sh`.
+    const CASES: &str = include_str!("../../tests/data/prepared.json");
+
+    #[test]
+    fn fields_are_dropped_as_by_kube_apiserver() {
+        let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
+        assert!(cases.len() > 80);
+        for case in &cases {
+            let text = |name: &str| case["body"][name].as_str().unwrap();
+            let group = text("apiVersion").split_once('/').map_or("", |it| it.0);
+            let gates = Gates::of(group, text("kind")).unwrap();
+            let mut new = case["body"].as_object().cloned().unwrap();
+            let old = case.get("old").and_then(Value::as_object);
+            // What the rules restore before.
+            let restored = if case["verb"] == "status" {
+                "spec"
+            } else {
+                "status"
+            };
+            match old {
+                Some(old) => restore(&mut new, old, restored),
+                None => drop(new.remove(restored)),
+            }
+            gates.drop_fields(&mut new, old);
+            let expected = case["expect"].as_object().unwrap();
+            for path in gates.features.iter().flatten() {
+                let found = is_used(&new, path);
+                assert_eq!(found, is_used(expected, path), "{}", case["id"]);
             }
         }
     }

@@ -6,8 +6,9 @@
 //
 // CASES is a list in JSON of cases with the members id, verb (create, update or status), body and, for an update, old. They
 // are written again with the member expect, the object without what the store sets, or causes: the reason, the field and the
-// message of each. Cases of other kinds than those below stay as they are. The tests tests/suite/prepared.rs and validation.rs
-// of apiserver read them.
+// message of each. Cases of other kinds than those below stay as they are. The tests of apiserver/src/builtin/gates.rs read
+// prepared objects from apiserver/tests/data/prepared.json. The causes of the cases flow-* and level-* of validation.json come
+// from this program, too; those of other updates also have the resource version, which the store checks.
 package main
 
 import (
