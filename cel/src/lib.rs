@@ -1,34 +1,4 @@
-//! The expression language [CEL](https://cel.dev) as Kubernetes 1.36 uses it.
-//!
-//! An expression is parsed, its types are checked, and its cost is estimated when it is compiled. An evaluation counts
-//! its cost and ends at a limit, so that no expression can hold a thread for long. Types, values, errors and costs are
-//! those of kube-apiserver.
-//!
-//! ```
-//! use revstore_cel::{CALL_COST_MAX, Declared, Environment, to_value};
-//! use serde_json::json;
-//!
-//! let schema = json!({"type": "object", "properties": {
-//!     "min": {"type": "integer"},
-//!     "max": {"type": "integer"},
-//!     "names": {"type": "array", "maxItems": 10, "items": {"type": "string", "maxLength": 63}},
-//! }});
-//! let declared = Declared::from_schema(&schema, "Object", false).unwrap();
-//! let environment = Environment::new().with_declared("self", &declared);
-//!
-//! let rule = environment.compile("self.min <= self.max && self.names.all(n, n.startsWith('a'))").unwrap();
-//! assert!(rule.estimate().max < 1_000);
-//!
-//! let data = to_value(&json!({"min": 1, "max": 2, "names": ["ab", "b"]}), &schema, false);
-//! let evaluation = rule.evaluate(&[("self", data)], CALL_COST_MAX);
-//! assert_eq!(evaluation.result.unwrap().as_bool(), Some(false));
-//!
-//! let error = environment.compile("self.minimum > 0").unwrap_err();
-//! assert_eq!(
-//!     error.to_string(),
-//!     "ERROR: <input>:1:5: undefined field 'minimum'\n | self.minimum > 0\n | ....^",
-//! );
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # Bounds
 //!

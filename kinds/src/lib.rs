@@ -1,9 +1,4 @@
-//! Facts about the built-in kinds of Kubernetes 1.36: resources, fields, merge keys, protobuf numbers.
-//!
-//! The facts are in a [table](resources) that is generated from named packages (see `NOTICE`) and part of the program;
-//! it is read at the first use, in less than a millisecond. References to its parts are `'static`.
-//!
-//! Kinds of alpha versions are not in it. Those of beta versions are, but [off by default](Version::on_by_default).
+#![doc = include_str!("../README.md")]
 
 mod decode;
 pub mod openapi;
