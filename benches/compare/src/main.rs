@@ -72,6 +72,10 @@ enum Command {
     Kube(kube::KubeCommand),
     /// Measure small requests to Kubernetes API servers beside heavy loads.
     KubeHeavy(kube::KubeHeavyCommand),
+    /// Measure what many roles and bindings cost a request to a Kubernetes API server.
+    KubeAuthorization(kube::KubeAuthorizationCommand),
+    /// Measure what a call of a webhook costs a write to a Kubernetes API server.
+    KubeWebhook(kube::KubeWebhookCommand),
     /// Measure puts without a journal, and with each policy of `--persist-fsync`.
     Persist(PersistCommand),
     /// Run the null server, which stores nothing.
@@ -278,6 +282,14 @@ fn main() -> ExitCode {
         }),
         Command::KubeHeavy(heavy) => block_on(async {
             let table = heavy.run().await?;
+            Ok(io::stdout().lock().write_all(table.as_bytes())?)
+        }),
+        Command::KubeAuthorization(authorization) => block_on(async {
+            let table = authorization.run().await?;
+            Ok(io::stdout().lock().write_all(table.as_bytes())?)
+        }),
+        Command::KubeWebhook(webhook) => block_on(async {
+            let table = webhook.run().await?;
             Ok(io::stdout().lock().write_all(table.as_bytes())?)
         }),
         Command::Persist(persist) => block_on(persist.run()),

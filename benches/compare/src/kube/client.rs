@@ -48,6 +48,8 @@ pub(crate) struct Call {
     content_type: &'static str,
     accept_encoding: Option<&'static str>,
     body: String,
+    /// The status of the answer; `None` for any of a success.
+    expected: Option<StatusCode>,
 }
 
 impl Call {
@@ -58,6 +60,7 @@ impl Call {
             content_type: "application/json",
             accept_encoding: None,
             body: body.into(),
+            expected: None,
         }
     }
 
@@ -81,6 +84,14 @@ impl Call {
         Self {
             content_type: "application/merge-patch+json",
             ..Self::new(Method::PATCH, path, body)
+        }
+    }
+
+    /// Expects an answer that is no success.
+    pub(crate) fn expecting(self, status: StatusCode) -> Self {
+        Self {
+            expected: Some(status),
+            ..self
         }
     }
 
@@ -191,11 +202,12 @@ impl Connection {
         Ok((status, response.into_body().collect().await?.to_bytes()))
     }
 
-    /// Sends a request that must succeed, and returns the body of the response.
+    /// Sends a request that must succeed, or get the answer that it expects, and returns the body of the response.
     pub(crate) async fn call(&mut self, call: Call) -> Result<Bytes, BoxError> {
         let what = format!("{} {}", call.method, call.path);
+        let expected = call.expected;
         let (status, body) = self.exchange(call).await?;
-        if status.is_success() {
+        if expected.map_or(status.is_success(), |expected| status == expected) {
             return Ok(body);
         }
         let body = String::from_utf8_lossy(&body);

@@ -8,20 +8,27 @@
 //! | `objects` | the objects of the loads |
 //! | `phase` | the rows of the table |
 //! | `heavy` | heavy loads beside a bystander |
+//! | `authorization` | what many bindings cost a request |
+//! | `webhook`, `hook` | what a call of a webhook costs a write, and the webhook |
 
+mod authorization;
 mod client;
 mod heavy;
+mod hook;
 mod objects;
 mod phase;
 mod server;
 mod watchers;
+mod webhook;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::BoxError;
+pub(crate) use crate::kube::authorization::KubeAuthorizationCommand;
 pub(crate) use crate::kube::heavy::KubeHeavyCommand;
+pub(crate) use crate::kube::webhook::KubeWebhookCommand;
 
 use crate::kube::client::{Target, Version};
 use crate::kube::phase::{Measured, PHASES, Phase, Session, Size};

@@ -44,7 +44,7 @@ impl ApiServer {
     pub(crate) async fn start(kind: &ServerKind) -> Result<Self, BoxError> {
         let name = kind.name();
         match kind {
-            ServerKind::Binary(_, binary) => Self::start_binary(name, binary).await,
+            ServerKind::Binary(_, binary) => Self::start_binary(name, binary, &[]).await,
             ServerKind::Running { target, pids } => Ok(Self {
                 name,
                 target: target.clone(),
@@ -55,10 +55,16 @@ impl ApiServer {
         }
     }
 
-    async fn start_binary(name: &'static str, binary: &Path) -> Result<Self, BoxError> {
+    /// Starts a binary with further flags, and waits until it is ready.
+    pub(crate) async fn start_binary(
+        name: &'static str,
+        binary: &Path,
+        flags: &[String],
+    ) -> Result<Self, BoxError> {
         let started = Instant::now();
         let process = Command::new(binary)
             .args(["--secure-port=0", "--controllers=none"])
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
