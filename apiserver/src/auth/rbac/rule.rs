@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::auth::Attributes;
 
 /// What stands for everything in a list of a rule.
-const ALL: &str = "*";
+pub(super) const ALL: &str = "*";
 
 /// A rule of a role. Corresponds to `rbac/v1.PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
