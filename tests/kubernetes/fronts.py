@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Runs two servers over an etcd of three members, disturbs all of them under load, and checks what clients saw.
 
-usage: fronts.py BINARY ETCD
+usage: fronts.py BINARY ETCD [INFORMERS]
+
+INFORMERS is the command of tests/clients/kubernetes/go/informers; without it, only informers of this program run.
 
 - The leader is killed, a member is paused, and a server is killed; each comes back.
 - Writers count up the objects that they own, so an informer sees whether an event is lost or doubled.
+- So do shared informers of client-go, of config maps and of services, on each server.
 - Services are created and deleted: no address and no port is given twice, and none is lost.
 - What one server has written is in the next list of the other one.
 - One server at a time compacts. At rest nothing is written.
@@ -20,6 +23,7 @@ import threading
 import time
 
 from processes import Etcd, Front, call, free_port, open_url, version, wait_for
+from stock_informers import StockInformers
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -34,6 +38,8 @@ INTERVAL = 10
 # Seconds without requests.
 REST = 3
 COUNTERS = 4
+# Lists of a stock informer: at its start, when its server has started anew, and what is cut off meanwhile.
+MAX_LISTS = 10
 # Objects that exist before, so that lists take some time.
 BALLAST = 300
 failures = []
@@ -227,6 +233,7 @@ def taken_ports(value):
 
 def main():
     binary, etcd_binary = sys.argv[1:3]
+    informers_binary = sys.argv[3] if len(sys.argv) > 3 else None
     with tempfile.TemporaryDirectory() as directory:
         running = []
         try:
@@ -253,6 +260,12 @@ def main():
             for front in fronts:
                 wait_for("a custom resource", lambda: front.call("GET", "/apis/example.com/v1/things")[0] == 200)
             informers = [Informer(first), Informer(second)]
+            stock = []
+            for url in (first, second) if informers_binary else ():
+                stock.append(StockInformers(informers_binary, url, "testtoken"))
+                running.append(stock[-1])
+            for informer in stock:
+                informer.wait_until_synced()
             counters = [Counter((first, second)[number % 2], "counter%d" % number) for number in range(COUNTERS)]
             publishers = [Publisher(url, prefix) for url, prefix in [(first, "a"), (first, "b"), (second, "c"), (second, "d")]]
             readers = [Reader(first, second, "reader1"), Reader(second, first, "reader2")]
@@ -275,6 +288,15 @@ def main():
                 check("an informer misses and doubles nothing", not informer.errors, informer.errors[:3])
                 check("an informer has the objects", all(
                     informer.store[name]["data"] == obj["data"] for name, obj in expected.items()))
+            services = {item["metadata"]["name"]: version(item) for item in fronts[0].call("GET", SERVICES)[1]["items"]}
+            versions = {name: version(obj) for name, obj in expected.items()}
+            for informer in stock:
+                informer.wait_for({"configmaps": versions, "services": services})
+                print("stock informers: %s events, %s lists" % (dict(informer.events), dict(informer.lists)), flush=True)
+                check("stock informers miss and double nothing", not informer.errors, informer.errors[:3])
+                # Few lists, so that they hide few events.
+                check("stock informers list at their start and when a server starts anew",
+                      all(1 < count <= MAX_LISTS for count in informer.lists.values()), informer.lists)
             allocations(etcd, fronts)
             turns = int((etcd.get("compact_rev_key") or {"version": 0})["version"])
             intervals = (time.monotonic() - begun) / INTERVAL
