@@ -10,7 +10,9 @@ use revstore_watch_cache::{RequestError, ResourceCache};
 use serde_json::Value;
 
 use crate::catalog::versions::CustomVersions;
-use crate::catalog::{Names, Origin, Presentation, Resource, Rules, Stored, Subresource, forms};
+use crate::catalog::{
+    Names, Origin, Position, Presentation, Resource, Rules, Stored, Subresource, forms,
+};
 use crate::custom::conversion::{Converter, ConvertingStorage};
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
@@ -105,6 +107,7 @@ fn build_version(
         prepared: store(Arc::new(own.clone())),
         prepared_counted: store(Arc::new(own)),
         cache: cache.clone(),
+        followed: Position::default(),
     };
     let verbs = ["get", "patch", "update"].map(str::to_owned).to_vec();
     let status = version.has_status.then(|| Subresource {

@@ -10,7 +10,7 @@ use revstore_watch_cache::status::{ResourceName, Status};
 use revstore_watch_cache::{Object, RequestError, ResourceCache};
 use serde_json::Value;
 
-use crate::catalog::Presentation;
+use crate::catalog::{Position, Presentation};
 use crate::custom::conversion::Converter;
 use crate::custom::definition;
 use crate::decode::DeleteOptions;
@@ -79,6 +79,8 @@ pub(crate) struct Stored {
     /// changes count in the generation.
     pub(crate) prepared: ObjectStore,
     pub(crate) prepared_counted: ObjectStore,
+    /// How far the server has followed the changes, if it does.
+    pub(crate) followed: Position,
 }
 
 /// What differs between built-in and custom resources, beyond the rules of their store.

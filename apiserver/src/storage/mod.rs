@@ -18,7 +18,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::allocation::{ServiceAllocator, ServiceRanges};
 use crate::builtin;
-use crate::catalog::{Names, Stored};
+use crate::catalog::{Names, Position, Stored};
 use crate::config::EtcdServers;
 use transcoded::Transcoded;
 
@@ -172,6 +172,7 @@ impl Storage {
             prepared: store(&strategies.prepared),
             prepared_counted: store(&strategies.prepared_counted),
             cache,
+            followed: Position::default(),
         })
     }
 

@@ -95,7 +95,7 @@ pub(crate) async fn delete_collection(
         dry_run: options.dry_run,
         deletion: Some(&options),
     };
-    let mut items = Vec::new();
+    let (mut items, mut last) = (Vec::new(), None);
     for object in list.items {
         let object = object?;
         let reference = ObjectRef {
@@ -104,6 +104,7 @@ pub(crate) async fn delete_collection(
         };
         let request = request(resource, &options);
         match delete_one(&mut admission, stored, &reference, &request).await {
+            Ok(Deleted::Removed(object) | Deleted::Terminating(object)) => last = Some(object),
             Ok(_) | Err(RequestError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -113,6 +114,9 @@ pub(crate) async fn delete_collection(
             item.remove("kind");
         }
         items.push(Value::Object(item));
+    }
+    if let Some(last) = last {
+        settle(stored, &last).await;
     }
     let value = json!({
         "kind": resource.names.list_kind,

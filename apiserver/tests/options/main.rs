@@ -6,6 +6,7 @@ mod event_ttl;
 #[path = "../client/exchange.rs"]
 mod exchange;
 mod load;
+mod policy;
 mod service_accounts;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;

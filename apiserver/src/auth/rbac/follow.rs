@@ -12,7 +12,7 @@ use revstore_watch_cache::{
 use serde_json::Value;
 
 use crate::auth::rbac::{GROUP, PolicyKind, Rbac};
-use crate::catalog::{Catalog, Resource, Stored};
+use crate::catalog::{Catalog, Following, Resource, Stored};
 use crate::verbs::decoded;
 
 /// The pause after an error of the store.
@@ -84,8 +84,10 @@ impl Follower {
 
     /// Follows the changes until the cache stops.
     pub(crate) async fn run(mut self) {
+        let stored = self.stored.clone();
+        let following = stored.followed.follow(self.since);
         loop {
-            match self.follow().await {
+            match self.follow(&following).await {
                 Ok(()) => {}
                 Err(RequestError::Stopped) => return,
                 // The cache may load its objects.
@@ -98,11 +100,12 @@ impl Follower {
                 }
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
+            following.reach(self.since);
         }
     }
 
     /// Follows the changes until the end of a watch.
-    async fn follow(&mut self) -> Result<(), RequestError> {
+    async fn follow(&mut self, following: &Following<'_>) -> Result<(), RequestError> {
         let options = WatchOptions::default().resource_version(self.since.to_string());
         let mut watcher = self.stored.cache.watch(&Scope::All, &options).await?;
         loop {
@@ -119,6 +122,7 @@ impl Follower {
                         policy.set(self.kind, namespace, name, &value);
                     }
                     self.since = object.revision();
+                    following.reach(self.since);
                 }
                 Some(WatchEvent::Bookmark { revision, .. }) => self.since = revision,
                 Some(WatchEvent::Error(error)) => return Err(error),

@@ -171,7 +171,7 @@ pub(crate) async fn answer_written(
 }
 
 /// Waits until the cache has a version that was written, so that a client sees its own writes in lists and watches from
-/// the cache. Not for longer than a request waits for a resource version.
+/// the cache, and until the server follows it, where it does. Not for longer than a request waits for a resource version.
 pub(crate) async fn settle(stored: &Stored, object: &JsonObject) {
     let metadata = object.get("metadata");
     let revision = metadata.and_then(|metadata| metadata.get("resourceVersion"));
@@ -179,6 +179,7 @@ pub(crate) async fn settle(stored: &Stored, object: &JsonObject) {
     if let Some(revision) = revision.and_then(|revision| revision.parse().ok()) {
         // The write has succeeded, whatever the cache does.
         let _ = stored.cache.wait_until_fresh(Revision(revision)).await;
+        stored.followed.wait(Revision(revision)).await;
     }
 }
 
