@@ -17,12 +17,12 @@
 //! plugin that asks others says so with `is_foreign`, and can be called a second time with `memory`. Refuse with
 //! `request.forbidden(object, "why")`; no plugin has side effects in a dry run.
 
-mod admin_access;
 mod attributes;
 mod builtin;
 mod calls;
 mod certificates;
 mod chain;
+mod claims;
 mod names;
 mod optional;
 mod plugin;

@@ -6,8 +6,8 @@ use futures_core::future::BoxFuture;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{Admit, JsonObject};
 
-use crate::admission::admin_access;
 use crate::admission::attributes::{Attributes, Memory, ObjectKind, Operation};
+use crate::admission::claims;
 use crate::admission::plugin::Phase;
 use crate::catalog::Resource;
 use crate::decode::DeleteOptions;
@@ -97,7 +97,7 @@ impl Admission<'_> {
         }
         let memory = Memory::default();
         let request = self.attributes(operation, self.name(operation, new), None, &memory);
-        admin_access::check(&request, new, old).await?;
+        claims::check(&request, new, old).await?;
         let chain = &self.front.admission;
         if !chain.handles(Phase::Validate, &request)
             && (new.is_some() || !chain.handles(Phase::Mutate, &request))

@@ -4,6 +4,7 @@ mod admission;
 mod autoscalers;
 mod builtin_rules;
 mod builtin_subresources;
+mod claim_status;
 #[path = "../client/mod.rs"]
 mod client;
 mod documents;

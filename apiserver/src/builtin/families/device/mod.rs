@@ -57,6 +57,7 @@ pub(super) const KINDS: &[Kind] = &[
         validate_update: |new, old, causes| {
             causes.check_immutable(&new.child("spec"), &old.child("spec"));
         },
+        update_status: |new, old, _| status::drop_deallocated(new, old),
         validate_status: status::check_status,
         ..Kind::new(GROUP, "ResourceClaim").with_status()
     },

@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::json;
-
+use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::StatusCause;
+use serde_json::{Value, json};
 
 use super::{
     LIST_MAX, check_bytes, check_data, check_driver, check_items, check_label, check_opaque,
     check_reference, check_references, check_unique, request_names,
 };
 use crate::builtin::causes::Causes;
+use crate::builtin::edit;
 use crate::builtin::families::pod::check_node_term;
 use crate::builtin::field::Field;
 use crate::builtin::names;
@@ -28,6 +29,40 @@ const INTERFACE_BYTES_MAX: usize = 256;
 const HARDWARE_BYTES_MAX: usize = 128;
 const REASON_BYTES_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 32 * 1024;
+
+/// Removes what drivers say of devices that a new status does not have any more. Corresponds to
+/// `dropDeallocatedStatusDevices`.
+pub(super) fn drop_deallocated(new: &mut JsonObject, old: &JsonObject) {
+    let results = |claim: &JsonObject| -> HashSet<[String; 4]> {
+        let results = edit::at(claim, &["status", "allocation", "devices", "results"]);
+        let results = results.and_then(Value::as_array).into_iter().flatten();
+        results
+            .filter_map(Value::as_object)
+            .map(device_of)
+            .collect()
+    };
+    let mut gone = results(old);
+    let kept = results(new);
+    gone.retain(|device| !kept.contains(device));
+    let Some(status) = edit::child_mut(new, "status") else {
+        return;
+    };
+    let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else {
+        return;
+    };
+    devices.retain(|device| {
+        let device = device.as_object().map(device_of);
+        device.is_none_or(|device| !gone.contains(&device))
+    });
+    if devices.is_empty() {
+        status.remove("devices");
+    }
+}
+
+/// Returns what identifies a device in a status: its driver, pool, name and share.
+fn device_of(item: &JsonObject) -> [String; 4] {
+    ["driver", "pool", "device", "shareID"].map(|name| edit::text(item, name).to_owned())
+}
 
 /// Checks a new status of a claim.
 pub(super) fn check_status(new: &Field<'_>, old: &Field<'_>, causes: &mut Causes) {

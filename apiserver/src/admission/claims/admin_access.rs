@@ -1,32 +1,23 @@
-//! Claims with access of administrators to devices, which are only allowed in namespaces with a label. No plugin
-//! decides this: it is a rule of the kinds, for which the namespace is looked up.
+//! Claims with access of administrators to devices, which are only allowed in namespaces with a label.
 
-use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{FieldPath, ResourceName, Status, StatusCause};
+use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::Value;
 
 use crate::admission::Attributes;
 use crate::admission::builtin::objects;
 use crate::builtin::edit;
 
-const GROUP: &str = "resource.k8s.io";
 /// The label of namespaces for administrators.
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Checks that a claim with access of administrators is in a namespace for them. Corresponds to `AuthorizedForAdmin` and
-/// `AuthorizedForAdminStatus`.
-///
-/// # Errors
-/// 422.
+/// Returns the cause if a claim with access of administrators is not in a namespace for them. Corresponds to
+/// `AuthorizedForAdmin` and `AuthorizedForAdminStatus`.
 pub(super) async fn check(
     request: &Attributes<'_>,
-    new: Option<&JsonObject>,
+    new: &JsonObject,
     old: Option<&JsonObject>,
-) -> Result<(), RequestError> {
-    let Some(new) = new.filter(|_| request.resource.names.group == GROUP) else {
-        return Ok(());
-    };
+) -> Option<StatusCause> {
     let field = match (
         request.resource.names.kind.as_str(),
         request.subresource,
@@ -39,18 +30,15 @@ pub(super) async fn check(
         }
         ("ResourceClaim", "status", Some(old)) if status_field(old).is_none() => status_field(new),
         _ => None,
-    };
-    let Some(field) = field else {
-        return Ok(());
-    };
+    }?;
     let found = objects::get(request.front, ("", "namespaces"), request.namespace).await;
-    let cause = match found {
-        Ok(Some(namespace)) if is_for_administrators(&namespace) => return Ok(()),
+    match found {
+        Ok(Some(namespace)) if is_for_administrators(&namespace) => None,
         Ok(Some(_)) => {
             let detail = format!(
                 "admin access to devices requires the `{LABEL}: true` label on the containing namespace"
             );
-            StatusCause::forbidden(field, &detail)
+            Some(StatusCause::forbidden(field, &detail))
         }
         other => {
             let error = match other {
@@ -58,11 +46,9 @@ pub(super) async fn check(
                 Ok(_) => format!("namespaces \"{}\" not found", request.namespace),
             };
             let detail = format!("could not retrieve namespace to verify admin access: {error}");
-            StatusCause::internal(field, &detail)
+            Some(StatusCause::internal(field, &detail))
         }
-    };
-    let kind = ResourceName::new(GROUP, request.kind.kind);
-    Err(Status::invalid(&kind, request.shown_name(Some(new)), vec![cause]).into())
+    }
 }
 
 fn is_for_administrators(namespace: &JsonObject) -> bool {
