@@ -20,7 +20,7 @@ struct Labels {
     version: &'static str,
     kind: &'static str,
     /// Each label with the one that it stands for in the stored version.
-    labels: Vec<(&'static str, &'static str)>,
+    fields: Vec<(&'static str, &'static str)>,
     /// What is wrong with other labels: `%s` stands for the label, and `%q` for it in quotes.
     error: &'static str,
 }
@@ -35,7 +35,7 @@ fn parse(line: &'static str) -> Option<Labels> {
         group: if group == "-" { "" } else { group },
         version,
         kind,
-        labels: labels.collect(),
+        fields: labels.collect(),
         error,
     })
 }
@@ -57,7 +57,7 @@ fn find(group: &str, version: &str, kind: &str) -> Option<&'static Labels> {
 /// assert!(selectable_fields("", "v1", "ConfigMap").is_empty());
 /// ```
 pub fn selectable_fields(group: &str, version: &str, kind: &str) -> Vec<&'static str> {
-    let labels = find(group, version, kind).map_or(&[][..], |known| known.labels.as_slice());
+    let labels = find(group, version, kind).map_or(&[][..], |known| known.fields.as_slice());
     let mut fields: Vec<&str> = labels.iter().map(|(_, field)| *field).collect();
     fields.retain(|field| !DEFAULT.contains(field));
     fields.sort_unstable();
@@ -90,7 +90,7 @@ pub fn selected_field(
 ) -> Result<&'static str, String> {
     let (field, error) = match find(group, version, kind) {
         Some(known) => {
-            let mut labels = known.labels.iter();
+            let mut labels = known.fields.iter();
             let found = labels.find(|(name, _)| *name == label);
             (found.map(|(_, field)| *field), known.error)
         }

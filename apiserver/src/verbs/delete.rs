@@ -95,7 +95,7 @@ pub(crate) async fn delete_collection(
         dry_run: options.dry_run,
         deletion: Some(&options),
     };
-    let (mut items, mut last) = (Vec::new(), None);
+    let (mut items, mut written) = (Vec::new(), None);
     for object in list.items {
         let object = object?;
         let reference = ObjectRef {
@@ -104,7 +104,7 @@ pub(crate) async fn delete_collection(
         };
         let request = request(resource, &options);
         match delete_one(&mut admission, stored, &reference, &request).await {
-            Ok(Deleted::Removed(object) | Deleted::Terminating(object)) => last = Some(object),
+            Ok(Deleted::Removed(object) | Deleted::Terminating(object)) => written = Some(object),
             Ok(_) | Err(RequestError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -115,7 +115,7 @@ pub(crate) async fn delete_collection(
         }
         items.push(Value::Object(item));
     }
-    if let Some(last) = last {
+    if let Some(last) = written {
         settle(stored, &last).await;
     }
     let value = json!({

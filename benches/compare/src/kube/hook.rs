@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -103,7 +103,7 @@ async fn answer(
     counts: Arc<Counts>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = request.into_body().collect().await;
-    let review = body.ok().map(|body| body.to_bytes());
+    let review = body.ok().map(Collected::to_bytes);
     let review = review.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     let uid = review.map(|review| review["request"]["uid"].clone());
     let uid = uid.unwrap_or_default();

@@ -116,8 +116,8 @@ impl Grants {
         let Some(index) = &self.index else {
             let found = self.roles.iter().find(|(role, _)| allows(role));
             if found.is_none() {
-                let roles = self.roles.keys();
-                roles.filter(|role| rules(role).is_none()).for_each(missing);
+                let all = self.roles.keys();
+                all.filter(|role| rules(role).is_none()).for_each(missing);
             }
             return found;
         };

@@ -135,7 +135,10 @@ impl Policy {
                     &mut self.scopes,
                     namespace,
                     &role,
-                    (Some(&old), None),
+                    Change {
+                        old: Some(&old),
+                        new: None,
+                    },
                 );
             }
         }
@@ -150,9 +153,12 @@ impl Policy {
             return;
         }
         let rules: Arc<[Rule]> = Rule::parse_all(object.get("rules")).into();
-        let roles = self.roles.by_namespace.entry(namespace.to_owned());
-        let old = roles.or_default().insert(name.to_owned(), rules.clone());
-        let change = (old.as_ref(), Some(&rules));
+        let within = self.roles.by_namespace.entry(namespace.to_owned());
+        let old = within.or_default().insert(name.to_owned(), rules.clone());
+        let change = Change {
+            old: old.as_ref(),
+            new: Some(&rules),
+        };
         let role = kind.role(name);
         set_rules(&self.indexed, &mut self.scopes, namespace, &role, change);
     }
@@ -178,7 +184,10 @@ impl Policy {
             &mut self.scopes,
             namespace,
             &role,
-            (Some(&old), None),
+            Change {
+                old: Some(&old),
+                new: None,
+            },
         );
     }
 
@@ -304,14 +313,20 @@ impl Policy {
     }
 }
 
-/// Brings a change of the rules of a role, from old to new, into the indexes of those who may have it: those in its
+/// A change of the rules of a role. None are those of a role that does not exist.
+struct Change<'a> {
+    old: Option<&'a Arc<[Rule]>>,
+    new: Option<&'a Arc<[Rule]>>,
+}
+
+/// Brings a change of the rules of a role into the indexes of those who may have it: those in its
 /// namespace, or, without one, all.
 fn set_rules(
     indexed: &BTreeSet<Indexed>,
     scopes: &mut HashMap<String, Scope>,
     namespace: &str,
     role: &RoleRef,
-    (old, new): (Option<&Arc<[Rule]>>, Option<&Arc<[Rule]>>),
+    Change { old, new }: Change<'_>,
 ) {
     let first = Indexed {
         namespace: namespace.to_owned(),

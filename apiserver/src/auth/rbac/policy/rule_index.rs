@@ -72,13 +72,15 @@ impl RuleIndex {
             let all = self.by_key.entry(key).or_default();
             let at = all.iter().position(|same| same.bits == bits);
             let at = at.unwrap_or_else(|| {
-                let roles = Vec::with_capacity(1);
-                all.push(SameVerbs { bits, roles });
+                all.push(SameVerbs {
+                    bits,
+                    roles: Vec::with_capacity(1),
+                });
                 all.len() - 1
             });
-            let roles = &mut all[at].roles;
-            if let Err(at) = roles.binary_search(role) {
-                roles.insert(at, role.clone());
+            let same = &mut all[at].roles;
+            if let Err(at) = same.binary_search(role) {
+                same.insert(at, role.clone());
             }
         }
     }
