@@ -274,7 +274,7 @@ fn remove(object: &mut JsonObject, path: &[Step]) {
 
 #[cfg(test)]
 mod tests {
-    use revstore_kinds::Type;
+    use revstore_kinds::{Field, Type};
     use serde_json::{Value, json};
 
     use super::{Gates, KINDS, Step, is_used};
@@ -296,7 +296,7 @@ mod tests {
         };
         let (Step::Member(name) | Step::Emptied(name) | Step::Items(name) | Step::Values(name)) =
             step;
-        let field = object.field(name).map(|field| field.ty());
+        let field = object.field(name).map(Field::ty);
         let next = match step {
             Step::Member(_) | Step::Emptied(_) => field,
             Step::Items(_) | Step::Values(_) => field.and_then(Type::element),

@@ -243,6 +243,14 @@ fn rows_are_those_of_kube_apiserver() {
             }),
             json!(["x (default)", "p", "Retain", "Immediate", false, "120m"]),
         ),
+    ] {
+        check(group, kind, &object, &expected);
+    }
+}
+
+#[test]
+fn rows_of_newer_kinds_are_those_of_kube_apiserver() {
+    for (group, kind, object, expected) in [
         (
             "certificates.k8s.io",
             "PodCertificateRequest",

@@ -18,7 +18,7 @@ fn allow(server: &ApiServer, name: &str, namespace: Option<&str>, rule: Value) {
         Some(namespace) => (format!("{RBAC}/namespaces/{namespace}"), ""),
         None => (RBAC.to_owned(), "cluster"),
     };
-    let role = json!({"metadata": {"name": name}, "rules": [rule]});
+    let granted = json!({"metadata": {"name": name}, "rules": [rule]});
     let role_kind = if kind.is_empty() {
         "Role"
     } else {
@@ -28,7 +28,7 @@ fn allow(server: &ApiServer, name: &str, namespace: Option<&str>, rule: Value) {
     let binding = json!({"metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role_kind, "name": name},
         "subjects": [subject("User", "ann"), subject("Group", "system:serviceaccounts:default")]});
-    for (plural, object) in [("roles", role), ("rolebindings", binding)] {
+    for (plural, object) in [("roles", granted), ("rolebindings", binding)] {
         let path = format!("{path}/{kind}{plural}");
         assert_eq!(
             send(server, "POST", &path, &object.to_string()).0,
