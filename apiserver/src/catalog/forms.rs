@@ -70,12 +70,14 @@ pub(crate) fn add(
     rules: &Arc<dyn Rules>,
     view: Option<&Arc<dyn Presentation>>,
 ) {
+    // As from Go's types, the JSON of built-in kinds begins with the kind, and that of custom resources, which are stored
+    // so, with the API version.
     let json = JsonForm::new(names.api_version(), &names.kind).list_kind(&names.list_kind);
     let whole: Arc<dyn CacheForm> = match (origin, view) {
-        (Origin::Builtin, None) => Arc::new(json.untyped_items()),
+        (Origin::Builtin, None) => Arc::new(json.typed().untyped_items()),
         (_, Some(view)) => Arc::new(ViewForm {
             shown: if origin == Origin::Builtin {
-                json.untyped_items()
+                json.typed().untyped_items()
             } else {
                 json
             },

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use revstore_watch_cache::RequestError;
 
 pub(crate) use gzip::{GzipPieces, SIZE_MIN};
-pub(crate) use pretty::PrettyPieces;
+pub(crate) use pretty::{PrettyPieces, indented};
 pub(crate) use protobuf::ProtobufPieces;
 pub(crate) use worker::Workers;
 pub(crate) use yaml::YamlPieces;

@@ -23,6 +23,11 @@ enum Place {
     Escape,
 }
 
+/// Returns a whole value of compact JSON, indented. The members of objects keep their order.
+pub(crate) fn indented(json: &[u8]) -> Vec<u8> {
+    PrettyPieces::new(Box::new(std::iter::empty())).write(json)
+}
+
 impl PrettyPieces {
     pub(crate) fn new(pieces: Pieces) -> Self {
         Self {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::catalog::{Origin, Resource, Stored, form_id};
 use crate::control::past_object;
-use crate::http::{Accepted, Answer, Exchange, Form, Media, Target};
+use crate::http::{Accepted, Answer, Exchange, Form, Target};
 use crate::verbs::offer;
 
 /// The forms of an answer about an object or a list.
@@ -32,7 +32,7 @@ pub(crate) async fn get(
     let object = find(exchange, resource, stored, target).await?;
     let object = resource.converted_object(object).await?;
     let bytes = in_form(exchange, resource, stored, accepted, &object)?;
-    answer_json(StatusCode::OK, accepted, bytes)
+    Answer::json(StatusCode::OK, accepted, bytes)
 }
 
 /// Returns the object that a path names, as of an earlier revision if control wants that.
@@ -98,21 +98,6 @@ fn in_form(
     Ok(encoder.object(object).to_vec())
 }
 
-/// Returns an answer with JSON, in the media type that the client accepts.
-pub(crate) fn answer_json(
-    status: StatusCode,
-    accepted: Accepted,
-    mut json: Vec<u8>,
-) -> Result<Answer, RequestError> {
-    if accepted.media == Media::Json && !accepted.pretty {
-        json.push(b'\n');
-        return Ok(Answer::new(status, Media::Json.content_type(), json));
-    }
-    let value: Value =
-        serde_json::from_slice(&json).map_err(|error| RequestError::Internal(error.to_string()))?;
-    Ok(Answer::value(status, accepted, &value))
-}
-
 /// Decodes an object of the cache as clients see it, with its resource version.
 pub(crate) fn decoded(
     resource: &Resource,
@@ -135,7 +120,11 @@ pub(crate) fn shown(
 ) -> Result<Answer, RequestError> {
     if accepted.form == Form::Whole {
         let object = Value::Object(resource.to_shown(object));
-        return Ok(Answer::value(status, accepted, &object));
+        return match resource.origin {
+            Origin::Builtin => Ok(Answer::value(status, accepted, &object)),
+            // Objects without a type in Go have their members in the order of the names.
+            Origin::Custom => Answer::json(status, accepted, object.to_string().into_bytes()),
+        };
     }
     let text = |field: &str| {
         let value = object
@@ -153,7 +142,7 @@ pub(crate) fn shown(
         serde_json::to_vec(&object).map_err(|error| RequestError::Internal(error.to_string()))?;
     let object = Object::from_parts(&reference, revision, value, &kind);
     let bytes = in_form(exchange, resource, stored, accepted, &object)?;
-    answer_json(status, accepted, bytes)
+    Answer::json(status, accepted, bytes)
 }
 
 /// Returns what the rows of a table have of their objects.

@@ -1,10 +1,11 @@
-//! Tables and metadata.
+//! Tables, metadata, and the order of the members of JSON.
 
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 
 use crate::client::exchange::exchange;
 use crate::client::{TestResult, send, value};
+use crate::server::{DEFINITIONS, WIDGETS, definition, established};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -39,5 +40,62 @@ fn tables_and_metadata_have_the_version_that_a_client_accepts() -> TestResult {
     // kubectl prefers v1.
     let both = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io";
     assert_eq!(get(MAPS, both)["apiVersion"], "meta.k8s.io/v1");
+    Ok(())
+}
+
+/// kube-apiserver writes built-in kinds in the order of the members of Go's types, and custom resources, which have no
+/// types, in the order of the names.
+#[test]
+fn the_type_comes_first_as_in_go() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let of_map = r#"{"kind":"ConfigMap","apiVersion":"v1","#;
+    let begins = |text: &str, with: &str| assert!(text.starts_with(with), "{with}: {text}");
+    let object =
+        r#"{"metadata":{"name":"a"},"data":{"b":"c"},"apiVersion":"v1","kind":"ConfigMap"}"#;
+    begins(&send(&server, "POST", MAPS, object).1, of_map);
+    let one = format!("{MAPS}/a");
+    begins(&send(&server, "GET", &one, "").1, of_map);
+    begins(
+        &send(&server, "PATCH", &one, r#"{"data":{"b":"d"}}"#).1,
+        of_map,
+    );
+    let (_, pretty) = send(&server, "GET", &format!("{one}?pretty=true"), "");
+    begins(
+        &pretty,
+        "{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n",
+    );
+    assert!(pretty.ends_with("  }\n}\n"), "{pretty}");
+    let (_, list) = send(&server, "GET", MAPS, "");
+    begins(&list, r#"{"kind":"ConfigMapList","apiVersion":"v1","#);
+    let events = format!("{MAPS}?watch=true&timeoutSeconds=1");
+    let (_, events) = send(&server, "GET", &events, "");
+    begins(&events, &format!(r#"{{"type":"ADDED","object":{of_map}"#));
+    begins(
+        &send(&server, "DELETE", &one, "").1,
+        r#"{"kind":"Status","apiVersion":"v1","#,
+    );
+    let (_, failure) = send(&server, "GET", &one, "");
+    begins(
+        &failure,
+        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"#,
+    );
+
+    begins(
+        &send(&server, "POST", DEFINITIONS, &definition()).1,
+        r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","#,
+    );
+    established(&server);
+    let of_widget = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":"#;
+    let object = r#"{"metadata":{"name":"a"},"kind":"Widget","apiVersion":"example.com/v1"}"#;
+    begins(&send(&server, "POST", WIDGETS, object).1, of_widget);
+    begins(
+        &send(&server, "GET", &format!("{WIDGETS}/a"), "").1,
+        of_widget,
+    );
+    let (_, pretty) = send(&server, "GET", &format!("{WIDGETS}/a?pretty=true"), "");
+    begins(
+        &pretty,
+        "{\n  \"apiVersion\": \"example.com/v1\",\n  \"kind\": \"Widget\",\n",
+    );
     Ok(())
 }

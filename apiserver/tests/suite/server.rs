@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::client::{TestResult, Watch, send, send_to, value};
 
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-fn definition() -> String {
+pub(crate) fn definition() -> String {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer", "minimum": 1, "default": 3},
     }}}});
@@ -33,7 +33,7 @@ fn definition() -> String {
 }
 
 /// Waits until the definition is established: its watch says so.
-fn established(server: &ApiServer) {
+pub(crate) fn established(server: &ApiServer) {
     let mut watch = Watch::open(server, &format!("{DEFINITIONS}?watch=true"));
     let is_established = |event: &Value| {
         let conditions = event["object"]["status"]["conditions"].as_array();

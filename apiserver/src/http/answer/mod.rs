@@ -9,13 +9,16 @@ pub(crate) use turns::InTurns;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Response, StatusCode};
+use revstore_watch_cache::RequestError;
 use revstore_watch_cache::status::Status;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use revstore_kinds as kinds;
 
 use crate::decode::to_yaml;
 use crate::http::{Accepted, Media};
+use crate::stream::indented;
 
 /// The maximum length of all warnings of an answer. Above it the rest is left out, as kube-apiserver does,
 /// because proxies limit the size of headers.
@@ -66,17 +69,37 @@ impl Answer {
             .header(RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
-    /// Returns a JSON value in the media type that a client accepts.
+    /// Returns a JSON value in the media type that a client accepts. As from Go's types, its JSON begins with the kind
+    /// and the API version.
     pub(crate) fn value(status: StatusCode, accepted: Accepted, value: &Value) -> Self {
         let (media, bytes) = encode(accepted, value);
         Self::new(status, media.content_type(), bytes)
     }
 
+    /// Returns compact JSON in the media type that a client accepts, with the members in their order.
+    ///
+    /// # Errors
+    /// `Internal` for a client that accepts another media type, if it is no JSON.
+    pub(crate) fn json(
+        status: StatusCode,
+        accepted: Accepted,
+        json: Vec<u8>,
+    ) -> Result<Self, RequestError> {
+        if accepted.media == Media::Json {
+            let bytes = finished(accepted, json);
+            return Ok(Self::new(status, Media::Json.content_type(), bytes));
+        }
+        let value: Value = serde_json::from_slice(&json)
+            .map_err(|error| RequestError::Internal(error.to_string()))?;
+        Ok(Self::value(status, accepted, &value))
+    }
+
     /// Returns an error in the media type that a client accepts.
     pub(crate) fn error(accepted: Accepted, status: &Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let value = status_value(status);
-        let answer = Self::value(code, accepted, &value);
+        let json = status.to_json().into_bytes();
+        let answer = Self::json(code, accepted, json)
+            .unwrap_or_else(|_| Self::text(code, status.message.as_str()));
         match status.retry_after_seconds() {
             Some(seconds) => answer.header(RETRY_AFTER, HeaderValue::from(seconds)),
             None => answer,
@@ -151,14 +174,33 @@ fn encode(accepted: Accepted, value: &Value) -> (Media, Vec<u8>) {
     if accepted.media == Media::Yaml {
         return (Media::Yaml, to_yaml(value).into_bytes());
     }
-    let bytes = if accepted.pretty {
-        serde_json::to_vec_pretty(value)
-    } else {
-        serde_json::to_vec(value)
+    (Media::Json, finished(accepted, type_first(value)))
+}
+
+/// Returns the JSON of a value, the kind and the API version of an object first.
+fn type_first(value: &Value) -> Vec<u8> {
+    const FIRST: [&str; 2] = ["kind", "apiVersion"];
+    let mut bytes = Vec::with_capacity(128);
+    let mut serializer = serde_json::Serializer::new(&mut bytes);
+    let written = match value {
+        Value::Object(members) => {
+            let first = FIRST.iter().filter_map(|name| members.get_key_value(*name));
+            let is_other = |(name, _): &(&String, _)| !FIRST.contains(&name.as_str());
+            serializer.collect_map(first.chain(members.iter().filter(is_other)))
+        }
+        value => value.serialize(&mut serializer),
     };
-    let mut bytes = bytes.unwrap_or_default();
-    bytes.push(b'\n');
-    (Media::Json, bytes)
+    written.expect("the serialization of JSON values does not fail");
+    bytes
+}
+
+/// Returns compact JSON as it is sent, with the line break at its end.
+fn finished(accepted: Accepted, mut json: Vec<u8>) -> Vec<u8> {
+    if accepted.pretty {
+        json = indented(&json);
+    }
+    json.push(b'\n');
+    json
 }
 
 /// Returns the beginning of a text, at most `max` bytes.
