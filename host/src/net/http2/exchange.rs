@@ -126,10 +126,14 @@ fn poll_send<B>(
 where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
+    // First, so that the body of a client that is gone is dropped, and does not see the error of the request. Also wakes the
+    // task that waits for its body. To send to a stream that is reset meanwhile fails.
+    if let Poll::Ready(reason) = stream.poll_reset(context)? {
+        return Poll::Ready(Err(h2::Error::from(reason).into()));
+    }
     loop {
         if chunk.is_some() {
             while stream.capacity() == 0 {
-                // Also ready when the client has reset the stream.
                 match ready!(stream.poll_capacity(context)) {
                     Some(capacity) => capacity?,
                     None => return Poll::Ready(Err("the stream was closed".into())),
@@ -144,11 +148,7 @@ where
         }
         // The body is polled before room is reserved: streams that wait for their bodies reserve nothing, and could
         // otherwise use up the window of the connection.
-        let Poll::Ready(frame) = body.as_mut().poll_frame(context) else {
-            let reason = ready!(stream.poll_reset(context))?;
-            return Poll::Ready(Err(h2::Error::from(reason).into()));
-        };
-        let Some(frame) = frame else {
+        let Some(frame) = ready!(body.as_mut().poll_frame(context)) else {
             stream.send_data(Bytes::new(), true)?;
             return Poll::Ready(Ok(()));
         };
