@@ -261,7 +261,7 @@ impl CacheWatcher {
     /// assert!(!watcher.may_be_ready());
     /// engine.put("/pods/ns/a", r#"{"metadata":{}}"#)?;
     /// let second = engine.put("/pods/ns/b", r#"{"metadata":{}}"#)?;
-    /// block_on(pods.wait_until_fresh(second.revision()))?;
+    /// block_on(pods.wait_until_fresh(second.revision))?;
     /// assert!(watcher.may_be_ready());
     /// watcher.next_blocking();
     /// assert!(watcher.may_be_ready(), "the second event");
