@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Change;
 use super::binding::RoleRef;
 use super::rule_index::RuleIndex;
 use crate::auth::Attributes;
@@ -87,13 +88,8 @@ impl Grants {
         }
     }
 
-    /// Follows a change of the rules of a role; `None` where it does not exist.
-    pub(super) fn set_rules(
-        &mut self,
-        role: &RoleRef,
-        old: Option<&Arc<[Rule]>>,
-        new: Option<&Arc<[Rule]>>,
-    ) {
+    /// Follows a change of the rules of a role.
+    pub(super) fn set_rules(&mut self, role: &RoleRef, Change { old, new }: Change<'_>) {
         if let Some(index) = &mut self.index
             && self.roles.contains_key(role)
         {

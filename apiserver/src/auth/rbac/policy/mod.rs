@@ -129,17 +129,8 @@ impl Policy {
                 continue;
             }
             for (name, old) in roles.drain() {
-                let role = kind.role(&name);
-                set_rules(
-                    &self.indexed,
-                    &mut self.scopes,
-                    namespace,
-                    &role,
-                    Change {
-                        old: Some(&old),
-                        new: None,
-                    },
-                );
+                let (role, change) = (kind.role(&name), Change::removal(&old));
+                set_rules(&self.indexed, &mut self.scopes, namespace, &role, change);
             }
         }
         self.roles.by_namespace.retain(|_, roles| !roles.is_empty());
@@ -178,17 +169,8 @@ impl Policy {
         if roles.is_empty() {
             self.roles.by_namespace.remove(namespace);
         }
-        let role = kind.role(name);
-        set_rules(
-            &self.indexed,
-            &mut self.scopes,
-            namespace,
-            &role,
-            Change {
-                old: Some(&old),
-                new: None,
-            },
-        );
+        let (role, change) = (kind.role(name), Change::removal(&old));
+        set_rules(&self.indexed, &mut self.scopes, namespace, &role, change);
     }
 
     fn add_binding(&mut self, namespace: &str, name: &str, binding: Binding) {
@@ -314,9 +296,19 @@ impl Policy {
 }
 
 /// A change of the rules of a role. None are those of a role that does not exist.
+#[derive(Clone, Copy)]
 struct Change<'a> {
     old: Option<&'a Arc<[Rule]>>,
     new: Option<&'a Arc<[Rule]>>,
+}
+
+impl<'a> Change<'a> {
+    fn removal(old: &'a Arc<[Rule]>) -> Self {
+        Self {
+            old: Some(old),
+            new: None,
+        }
+    }
 }
 
 /// Brings a change of the rules of a role into the indexes of those who may have it: those in its
@@ -326,7 +318,7 @@ fn set_rules(
     scopes: &mut HashMap<String, Scope>,
     namespace: &str,
     role: &RoleRef,
-    Change { old, new }: Change<'_>,
+    change: Change<'_>,
 ) {
     let first = Indexed {
         namespace: namespace.to_owned(),
@@ -340,7 +332,7 @@ fn set_rules(
         let scope = scopes.get_mut(&subject.namespace);
         let grants = scope.and_then(|it| it.of_subjects(subject.is_group).get_mut(&subject.name));
         if let Some(grants) = grants {
-            grants.set_rules(role, old, new);
+            grants.set_rules(role, change);
         }
     }
 }
