@@ -27,8 +27,6 @@ const IMPERSONATE_EXTRA: &str = "impersonate-extra-";
 const GROUP: &str = "authentication.k8s.io";
 /// The beginning of the names of nodes as users.
 const NODE: &str = "system:node:";
-/// The attribute of a service account that names the node of its pod.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// From how many groups or attributes on the right to all of them is asked for first.
 const MANY: usize = 4;
 
@@ -175,12 +173,7 @@ impl Impersonation {
         let has_only_a_name = uid.is_empty() && groups.is_empty() && extra.is_empty();
         match mode {
             Mode::AssociatedNode => {
-                let mut attributes = requester.extra.iter();
-                let node = attributes.find(|(key, _)| key == NODE_NAME);
-                let node = node.and_then(|(_, values)| match values.as_slice() {
-                    [node] => Some(node.as_str()),
-                    _ => None,
-                });
+                let node = requester.node_of_pod();
                 has_only_a_name
                     && service_account(&requester.name).is_some()
                     && node_name(name).is_some_and(|name| node == Some(name))
@@ -407,6 +400,7 @@ fn go_syntax(user: &User) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::user::NODE_NAME;
 
     fn impersonation(list: &[(&'static str, &str)]) -> Result<Option<Impersonation>, String> {
         let mut headers = HeaderMap::new();

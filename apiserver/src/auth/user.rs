@@ -16,6 +16,9 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The group of all service accounts.
 const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 
+/// The attribute that names the node of the pod for which the token of a service account was issued.
+pub(crate) const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
 /// The identity of a client. Corresponds to `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -60,6 +63,15 @@ impl User {
     /// Returns the namespace and the name of the service account whose user has a name. They are not checked.
     pub(crate) fn split_service_account(user: &str) -> Option<(&str, &str)> {
         user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')
+    }
+
+    /// Returns the node of the pod for which the token of a service account was issued, if an attribute names just one.
+    pub(crate) fn node_of_pod(&self) -> Option<&str> {
+        let (_, nodes) = self.extra.iter().find(|(key, _)| key == NODE_NAME)?;
+        match nodes.as_slice() {
+            [node] => Some(node),
+            _ => None,
+        }
     }
 
     /// Returns the user of requests without credentials.

@@ -12,8 +12,6 @@ use super::GROUP;
 use crate::auth::{Attributes, Authorizer, User};
 use crate::builtin::edit;
 
-/// The extra attribute of service accounts whose tokens are bound to pods on a node.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// The beginnings of the verbs on the subresource `driver`: of service accounts on the node to which a claim is bound, and
 /// of all others.
 const ASSOCIATED_NODE: &str = "associated-node:";
@@ -108,14 +106,9 @@ impl Caller<'_> {
 
     /// Returns whether the caller is a service account with a token for pods on a node.
     fn is_on(&self, node: &str) -> bool {
-        if User::split_service_account(&self.user.name).is_none() || subdomain_error(node).is_some()
-        {
-            return false;
-        }
-        let mut nodes = self.user.extra.iter().filter(|(key, _)| key == NODE_NAME);
-        nodes
-            .next()
-            .is_some_and(|(_, names)| names.len() == 1 && names[0] == node)
+        User::split_service_account(&self.user.name).is_some()
+            && subdomain_error(node).is_none()
+            && self.user.node_of_pod() == Some(node)
     }
 }
 
