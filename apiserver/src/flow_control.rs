@@ -46,18 +46,9 @@ struct Collection {
 pub(crate) async fn ensure(catalog: &Catalog, now: &str) -> Result<bool, RequestError> {
     let mut changes = false;
     let mut collections = Vec::new();
-    for (kind, plural) in KINDS {
-        if let Ok(resource) = catalog.find(GROUP, "v1", plural)
-            && let Some(stored) = resource.stored.clone()
-        {
-            let collection = Collection {
-                kind,
-                resource,
-                stored,
-            };
-            let objects = collection.objects().await?;
-            collections.push((collection, objects));
-        }
+    for collection in Collection::all(catalog) {
+        let objects = collection.objects().await?;
+        collections.push((collection, objects));
     }
     for expected in FlowObject::all() {
         let of_kind = |one: &&(Collection, _)| one.0.kind == expected.kind();
@@ -114,13 +105,7 @@ pub(crate) async fn keep(front: Arc<Front>) {
 /// Watches what changes from now on.
 async fn watch(catalog: &Catalog) -> Result<Vec<CacheWatcher>, RequestError> {
     let mut watchers = Vec::new();
-    for (_, plural) in KINDS {
-        let Ok(resource) = catalog.find(GROUP, "v1", plural) else {
-            continue;
-        };
-        let Some(stored) = &resource.stored else {
-            continue;
-        };
+    for Collection { stored, .. } in Collection::all(catalog) {
         let options = ListOptions::default();
         let now = stored.cache.list(&Scope::All, &options).await?.revision;
         let options = WatchOptions::default().resource_version(now.to_string());
@@ -151,6 +136,19 @@ async fn next(watchers: &mut [CacheWatcher]) -> bool {
 }
 
 impl Collection {
+    /// Returns those that are served.
+    fn all(catalog: &Catalog) -> impl Iterator<Item = Self> {
+        KINDS.into_iter().filter_map(|(kind, plural)| {
+            let resource = catalog.find(GROUP, "v1", plural).ok()?;
+            let stored = resource.stored.clone()?;
+            Some(Self {
+                kind,
+                resource,
+                stored,
+            })
+        })
+    }
+
     /// Returns the objects that can be read.
     async fn objects(&self) -> Result<Vec<JsonObject>, RequestError> {
         let options = ListOptions::default();
