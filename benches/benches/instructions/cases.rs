@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::hint::black_box;
 
+use prost::Message;
 use revstore::{ClockMode, InProcess, Server};
 use revstore_benches::{fill, key, pseudo_random, value};
 use revstore_engine::{Compare, CompareTarget, Op, Relation};
@@ -231,72 +232,64 @@ fn put_request(number: u64) -> pb::PutRequest {
     }
 }
 
-async fn send_puts(operations: u64, mut send: impl AsyncFnMut(pb::PutRequest)) {
-    let mut next = pseudo_random(KEYS);
-    for _ in 0..operations {
-        send(put_request(next())).await;
+fn range_request(number: u64) -> pb::RangeRequest {
+    pb::RangeRequest {
+        key: key(number).into(),
+        ..pb::RangeRequest::default()
     }
 }
 
 fn grpc_put(engine: &Engine, operations: u64) {
+    let mut next = pseudo_random(KEYS);
     with_services(engine, async |services| {
         let mut client = KvClient::new(services);
-        send_puts(operations, async |put| {
-            client.put(put).await.expect("a valid put");
-        })
-        .await;
+        for _ in 0..operations {
+            client.put(put_request(next())).await.expect("a valid put");
+        }
     });
 }
 
-fn puts_over(start: impl FnOnce() -> InProcess, operations: u64) {
+fn grpc_get(engine: &Engine, operations: u64) {
+    let mut next = pseudo_random(KEYS);
+    with_services(engine, async |services| {
+        let mut client = KvClient::new(services);
+        for _ in 0..operations {
+            let range = client.range(range_request(next())).await;
+            range.expect("a valid range");
+        }
+    });
+}
+
+/// Makes the calls of a method over a connection, one after the other.
+fn calls_over<M: Message>(
+    start: impl FnOnce() -> InProcess,
+    operations: u64,
+    method: &'static str,
+    request: fn(u64) -> M,
+) {
+    let mut next = pseudo_random(KEYS);
     with_server(start, async |server| {
         let mut client = Client::connect(&server).await;
-        send_puts(operations, async |put| client.call(PUT, &put).await).await;
+        for _ in 0..operations {
+            client.call(method, &request(next())).await;
+        }
     });
 }
 
 fn server_put(engine: &Engine, operations: u64) {
-    puts_over(|| plain(engine), operations);
-}
-
-fn controlled_put(_: &Engine, operations: u64) {
-    puts_over(controlled, operations);
-}
-
-async fn send_gets(operations: u64, mut send: impl AsyncFnMut(pb::RangeRequest)) {
-    let mut next = pseudo_random(KEYS);
-    for _ in 0..operations {
-        let request = pb::RangeRequest {
-            key: key(next()).into(),
-            ..pb::RangeRequest::default()
-        };
-        send(request).await;
-    }
-}
-
-fn grpc_get(engine: &Engine, operations: u64) {
-    with_services(engine, async |services| {
-        let mut client = KvClient::new(services);
-        send_gets(operations, async |range| {
-            client.range(range).await.expect("a valid range");
-        })
-        .await;
-    });
-}
-
-fn gets_over(start: impl FnOnce() -> InProcess, operations: u64) {
-    with_server(start, async |server| {
-        let mut client = Client::connect(&server).await;
-        send_gets(operations, async |range| client.call(RANGE, &range).await).await;
-    });
+    calls_over(|| plain(engine), operations, PUT, put_request);
 }
 
 fn server_get(engine: &Engine, operations: u64) {
-    gets_over(|| plain(engine), operations);
+    calls_over(|| plain(engine), operations, RANGE, range_request);
+}
+
+fn controlled_put(_: &Engine, operations: u64) {
+    calls_over(controlled, operations, PUT, put_request);
 }
 
 fn controlled_get(_: &Engine, operations: u64) {
-    gets_over(controlled, operations);
+    calls_over(controlled, operations, RANGE, range_request);
 }
 
 fn grpc_page(engine: &Engine, operations: u64) {
