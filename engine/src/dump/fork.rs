@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::state::Dump;
 use crate::engine::Engine;
-use crate::history::{Entry, KeyValue, LeaseId, Log};
-use crate::index::Index;
+use crate::history::{Entry, KeyValue, LeaseId, Log, NewSequence};
+use crate::index::{Index, SortedTree};
 use crate::key::KeyRange;
 use crate::memory::Batch;
 use crate::options::EngineBuilder;
@@ -20,6 +20,9 @@ use crate::sync::epoch::pin;
 /// The number of records of the log that are prefetched before the first of them is shared: about as many
 /// cache misses as a processor overlaps.
 const PREFETCHED_RECORDS: usize = 16;
+
+/// About what a key takes in a fork, in bytes: its entry, and its places in the index and in the log.
+const ENTRY_BYTES: usize = 128;
 
 /// A later revision at which a fork continues; the argument of
 /// [`EngineBuilder::fork_at`](crate::EngineBuilder::fork_at).
@@ -86,12 +89,17 @@ fn build(
     let mut store = builder.at(current).new_store();
     store.shared_through = through;
     store.compacted.restore(compacted);
-    store.log = copy_log(dump.store(), compacted.unwrap_or(Revision::FIRST), through);
-    let entries = copy_entries(dump.store(), compacted.unwrap_or(Revision(0)), through);
+    let origin = dump.store();
+    let mut batch = Batch::expecting(origin.index.len() * ENTRY_BYTES);
+    let first = compacted.unwrap_or(Revision::FIRST);
+    store.log = copy_log(origin, first, through, &mut batch);
+    let compacted = compacted.unwrap_or(Revision(0));
+    let entries = copy_entries(origin, compacted, through, &mut batch);
+    drop(batch);
     store.history_bytes.add(entries.bytes);
     store.versions.add(entries.versions);
     // The counts are those at the last revision that is shared.
-    store.index = Index::of_sorted(store.faults, entries.sorted, through);
+    store.index = Index::of_sorted(store.faults, entries.tree, through);
     let now = store.clock.now();
     store.lessor.restore(dump.leases().iter().copied(), now);
     for (lease, keys) in entries.leased {
@@ -100,9 +108,9 @@ fn build(
     Engine::start(Arc::new(store))
 }
 
-fn copy_log(origin: &Store, first: Revision, through: Position) -> Log {
+fn copy_log(origin: &Store, first: Revision, through: Position, batch: &mut Batch) -> Log {
     let mut from = Some(first.start());
-    let mut records: Vec<KeyValue> = Vec::new();
+    let mut records = NewSequence::expecting(usize::MAX);
     while let Some(next) = from {
         let guard = pin();
         let (slice, is_last) = origin.log.slice(next, through, &guard);
@@ -110,7 +118,9 @@ fn copy_log(origin: &Store, first: Revision, through: Position) -> Log {
             for record in group {
                 std::hint::black_box(record.mod_revision());
             }
-            records.extend_from_slice(group);
+            for record in group {
+                records.push(record.clone(), batch);
+            }
         }
         from = slice
             .last()
@@ -121,23 +131,29 @@ fn copy_log(origin: &Store, first: Revision, through: Position) -> Log {
 }
 
 /// The entries of a fork.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entries {
-    /// The entries in key order, each with whether its key is live.
-    sorted: Vec<(Entry, bool)>,
+    tree: SortedTree,
     /// The keys of each lease, in key order.
     leased: HashMap<LeaseId, Vec<Entry>>,
     versions: u64,
     bytes: u64,
 }
 
-fn copy_entries(origin: &Store, compacted: Revision, through: Position) -> Entries {
+fn copy_entries(
+    origin: &Store,
+    compacted: Revision,
+    through: Position,
+    batch: &mut Batch,
+) -> Entries {
     let mut entries = Entries {
-        sorted: Vec::with_capacity(origin.index.len()),
-        ..Entries::default()
+        // Keys that are created meanwhile have no version up to this position.
+        tree: SortedTree::expecting(origin.index.len()),
+        leased: HashMap::new(),
+        versions: 0,
+        bytes: 0,
     };
     let mut versions = Vec::new();
-    let mut batch = Batch::new();
     origin.index.scan(&KeyRange::all(), |found| {
         let entry = found.entry();
         found.copy_kept(compacted, through, &mut versions);
@@ -147,11 +163,11 @@ fn copy_entries(origin: &Store, compacted: Revision, through: Position) -> Entri
         let (is_live, lease) = (!newest.is_tombstone(), newest.lease());
         entries.versions += versions.len() as u64;
         entries.bytes += versions.iter().map(KeyValue::size_bytes).sum::<u64>();
-        let own = Entry::of_versions(entry.key(), &mut versions, &mut batch);
+        let own = Entry::of_versions(entry.key(), &mut versions, batch);
         if let Some(lease) = lease {
             entries.leased.entry(lease).or_default().push(own.clone());
         }
-        entries.sorted.push((own, is_live));
+        entries.tree.push(own, is_live, batch);
         ControlFlow::Continue(())
     });
     entries

@@ -116,7 +116,11 @@ impl Entry {
     /// are taken out of the vector.
     pub(crate) fn of_versions(key: &[u8], versions: &mut Vec<KeyValue>, batch: &mut Batch) -> Self {
         let newest = versions.pop().map(Thin::from);
-        let (older, writer) = Sequence::of(versions.drain(..));
+        let (older, writer) = if versions.is_empty() {
+            Sequence::new()
+        } else {
+            Sequence::of(versions.drain(..), batch)
+        };
         let data = EntryData {
             newest: AtomicThin::of(newest),
             older,

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::entry::Removed;
-use super::sequence::{Sequence, SequenceWriter, Slice};
+use super::sequence::{NewSequence, Sequence, SequenceWriter, Slice};
 use crate::history::KeyValue;
 use crate::revision::{Position, Revision};
 use crate::sync::epoch::{Guard, pin};
@@ -33,9 +33,9 @@ impl Log {
         }
     }
 
-    /// Creates a log of records that are in order.
-    pub(crate) fn of(records: impl IntoIterator<Item = KeyValue>) -> Self {
-        let (records, writer) = Sequence::of(records);
+    /// Returns a log of a sequence that was built.
+    pub(crate) fn of(records: NewSequence) -> Self {
+        let (records, writer) = records.finish();
         Self {
             records,
             writer: Mutex::new(Rank::Log, writer),
@@ -84,8 +84,12 @@ impl Log {
         guard: &'g Guard,
     ) -> (&'g [KeyValue], bool) {
         let Slice { records, is_last } = self.records.slice_from(from, guard);
+        // Mostly all of them are. A search would wait for the cache misses of records one after the other.
+        if records.last().is_none_or(|last| last.position() <= through) {
+            return (records, is_last);
+        }
         let end = records.partition_point(|record| record.position() <= through);
-        (&records[..end], is_last || end < records.len())
+        (&records[..end], true)
     }
 
     /// Returns the first records from `from` to `through`, both inclusive, at most `max`.

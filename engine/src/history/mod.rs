@@ -13,3 +13,4 @@ pub(crate) use entry::{Entry, Removed};
 pub(crate) use log::Log;
 pub use record::{KeyValue, LeaseId, PUT_BYTES_MAX, RECORD_OVERHEAD_BYTES};
 pub(crate) use record::{PendingRecord, Record};
+pub(crate) use sequence::NewSequence;

@@ -1,7 +1,7 @@
 //! Sequences: records in revision order, added at the end and taken from the front.
 
 use crate::history::{KeyValue, Removed};
-use crate::memory::{NewRun, RUN_CAPACITY_MAX, Run, RunCell};
+use crate::memory::{Batch, NewRun, RUN_CAPACITY_MAX, Run, RunCell};
 use crate::revision::Position;
 use crate::sync::epoch::Guard;
 
@@ -47,37 +47,14 @@ impl Sequence {
     }
 
     /// Creates a sequence of records that are in order, without a search or a copy.
-    pub(crate) fn of(records: impl IntoIterator<Item = KeyValue>) -> (Self, SequenceWriter) {
-        let mut records = records.into_iter();
-        let mut level = Vec::new();
-        while let Some(first) = records.next() {
-            // A sequence of few records takes no more memory than they need.
-            let left = records.size_hint().1.unwrap_or(usize::MAX);
-            let mut run = leaf(first, LEAF_RECORDS.min(left.saturating_add(1)));
-            for record in records.by_ref().take(LEAF_RECORDS - 1) {
-                run.push_item(record);
-            }
-            level.push(run);
-        }
-        for height in 1.. {
-            if level.len() <= 1 {
-                break;
-            }
-            let mut children = level.into_iter().peekable();
-            level = Vec::new();
-            while children.peek().is_some() {
-                let mut parent = NewRun::new(height, CHILDREN_MAX.min(children.len()));
-                for child in children.by_ref().take(CHILDREN_MAX) {
-                    parent.push_child(child);
-                }
-                level.push(parent);
-            }
-        }
-        let (sequence, writer) = Self::new();
-        if let Some(root) = level.pop() {
-            sequence.0.store(root);
-        }
-        (sequence, writer)
+    pub(crate) fn of(
+        records: impl IntoIterator<Item = KeyValue>,
+        batch: &mut Batch,
+    ) -> (Self, SequenceWriter) {
+        let records = records.into_iter();
+        let mut new = NewSequence::expecting(records.size_hint().1.unwrap_or(usize::MAX));
+        records.for_each(|record| new.push(record, batch));
+        new.finish()
     }
 
     pub(crate) fn is_empty(&self, guard: &Guard) -> bool {
@@ -183,6 +160,65 @@ impl Sequence {
                 root.free(guard);
             }
         }
+    }
+}
+
+/// A sequence to which records are added before it is shared.
+#[derive(Debug)]
+pub(crate) struct NewSequence {
+    full: Vec<NewRun<KeyValue>>,
+    last: Option<NewRun<KeyValue>>,
+    /// So many records are still expected.
+    left: usize,
+}
+
+impl NewSequence {
+    /// Begins a sequence of about so many records, without an allocation. A sequence of few takes no more memory than they
+    /// need.
+    pub(crate) fn expecting(records: usize) -> Self {
+        Self {
+            full: Vec::new(),
+            last: None,
+            left: records,
+        }
+    }
+
+    /// Adds a record, whose position is after all others.
+    #[inline]
+    pub(crate) fn push(&mut self, record: KeyValue, batch: &mut Batch) {
+        match &mut self.last {
+            Some(run) if run.as_run().has_room() => run.push_item(record),
+            last => {
+                let mut new = NewRun::leaf_in(batch, self.left.clamp(1, LEAF_RECORDS));
+                new.push_item(record);
+                self.full.extend(last.replace(new));
+            }
+        }
+        self.left = self.left.saturating_sub(1);
+    }
+
+    pub(crate) fn finish(self) -> (Sequence, SequenceWriter) {
+        let mut level = self.full;
+        level.extend(self.last);
+        for height in 1.. {
+            if level.len() <= 1 {
+                break;
+            }
+            let mut children = level.into_iter().peekable();
+            level = Vec::new();
+            while children.peek().is_some() {
+                let mut parent = NewRun::new(height, CHILDREN_MAX.min(children.len()));
+                for child in children.by_ref().take(CHILDREN_MAX) {
+                    parent.push_child(child);
+                }
+                level.push(parent);
+            }
+        }
+        let (sequence, writer) = Sequence::new();
+        if let Some(root) = level.pop() {
+            sequence.0.store(root);
+        }
+        (sequence, writer)
     }
 }
 
@@ -375,7 +411,7 @@ mod tests {
     use super::{Sequence, SequenceWriter, Slice};
     use crate::fault::Faults;
     use crate::history::{Entry, KeyValue, Removed};
-    use crate::memory::COPIED_BYTES;
+    use crate::memory::{Batch, COPIED_BYTES};
     use crate::revision::{Position, Revision};
     use crate::sync::epoch::pin;
 
@@ -464,8 +500,9 @@ mod tests {
             let record = |number| KeyValue::tombstone(entry.clone(), Revision(number).start());
             let records: Vec<_> = (0..len).map(record).collect();
             // With and without a known length.
-            let known = Sequence::of(records.iter().cloned());
-            let unknown = Sequence::of(records.iter().filter(|_| true).cloned());
+            let mut batch = Batch::expecting(0);
+            let known = Sequence::of(records.iter().cloned(), &mut batch);
+            let unknown = Sequence::of(records.iter().filter(|_| true).cloned(), &mut batch);
             for (sequence, writer) in [known, unknown] {
                 let mut sequence = Owned(sequence, writer);
                 assert_eq!(

@@ -1,61 +1,95 @@
 //! A new tree of entries that are sorted already.
 
+use super::editor::{CHILDREN_MAX, LEAF_ENTRIES_MAX};
 use super::replacement::widen_prefix;
-use super::tree::live_of;
+use super::tree::{live_of, sorted};
 use crate::history::Entry;
-use crate::memory::NewNode;
+use crate::memory::{Batch, NewNode};
 
 /// A node that no other one contains yet, with a lower bound of its keys.
+#[derive(Debug)]
 struct Part {
     node: NewNode<Entry>,
     first: Entry,
 }
 
-/// Builds the nodes of a tree, level by level from the leaves, and returns the root. The nodes are full,
-/// as those that keys leave that are created in order.
-pub(super) fn root_of(
-    entries: Vec<(Entry, bool)>,
-    leaf_max: usize,
-    children_max: usize,
-) -> NewNode<Entry> {
-    let mut left = entries.len();
-    let mut entries = entries.into_iter();
-    let mut level = Vec::with_capacity(left.div_ceil(leaf_max));
-    while left > 0 {
-        let len = left.min(leaf_max);
-        level.extend(leaf_of(&mut entries, len));
-        left -= len;
-    }
-    let mut height = 1;
-    while level.len() > 1 {
-        let mut children = level.into_iter();
-        level = Vec::with_capacity(children.len().div_ceil(children_max));
-        while children.len() > 0 {
-            let len = children.len().min(children_max);
-            level.extend(inner_of(height, &mut children, len));
-        }
-        height += 1;
-    }
-    match level.pop() {
-        Some(root) => root.node,
-        None => NewNode::new(0, 0, 0),
-    }
+/// Builds a tree of entries that are added in key order. Its nodes are full, as those that keys leave that are created in
+/// order.
+#[derive(Debug)]
+pub(crate) struct SortedTree {
+    leaves: Vec<Part>,
+    leaf: Option<Leaf>,
+    /// So many entries are still expected.
+    left: usize,
+    len: usize,
 }
 
-fn leaf_of(entries: &mut impl Iterator<Item = (Entry, bool)>, len: usize) -> Option<Part> {
-    let mut node = NewNode::new(0, len, 0);
-    let (mut bits, mut first) = (0, None);
-    for (at, (entry, is_live)) in entries.take(len).enumerate() {
-        bits |= u64::from(is_live) << at;
-        first.get_or_insert_with(|| entry.clone());
-        node.push(0, entry);
+/// The leaf to which entries are added.
+#[derive(Debug)]
+struct Leaf {
+    node: NewNode<Entry>,
+    live: u64,
+}
+
+impl SortedTree {
+    /// Begins a tree of about so many entries. If there are fewer, the last leaf has unused room; if there are more, they
+    /// get leaves of their own.
+    pub(crate) fn expecting(entries: usize) -> Self {
+        Self {
+            leaves: Vec::with_capacity(entries.div_ceil(LEAF_ENTRIES_MAX)),
+            leaf: None,
+            left: entries,
+            len: 0,
+        }
     }
-    node.set_live(bits);
-    widen_prefix(&mut node);
-    Some(Part {
-        node,
-        first: first?,
-    })
+
+    /// Adds an entry after all others, with whether its key is live.
+    pub(crate) fn push(&mut self, entry: Entry, is_live: bool, batch: &mut Batch) {
+        let leaf = self.leaf.get_or_insert_with(|| Leaf {
+            node: NewNode::leaf_in(batch, self.left.clamp(1, LEAF_ENTRIES_MAX)),
+            live: 0,
+        });
+        let node = leaf.node.as_node();
+        let (at, capacity) = (node.len(), node.capacity());
+        leaf.live |= u64::from(is_live) << at;
+        leaf.node.push(0, entry);
+        self.len += 1;
+        self.left = self.left.saturating_sub(1);
+        // At once, while the keys are in the caches of the processor.
+        if at + 1 == capacity {
+            self.end_leaf();
+        }
+    }
+
+    fn end_leaf(&mut self) {
+        let Some(Leaf { mut node, live }) = self.leaf.take() else {
+            return;
+        };
+        node.set_live(live);
+        widen_prefix(&mut node);
+        let first = sorted(node.as_node()).items[0].clone();
+        self.leaves.push(Part { node, first });
+    }
+
+    /// Returns the root and the number of entries.
+    pub(super) fn finish(mut self) -> (NewNode<Entry>, usize) {
+        self.end_leaf();
+        let mut level = self.leaves;
+        let mut height = 1;
+        while level.len() > 1 {
+            let mut children = level.into_iter();
+            level = Vec::with_capacity(children.len().div_ceil(CHILDREN_MAX));
+            while children.len() > 0 {
+                let len = children.len().min(CHILDREN_MAX);
+                level.extend(inner_of(height, &mut children, len));
+            }
+            height += 1;
+        }
+        match level.pop() {
+            Some(root) => (root.node, self.len),
+            None => (NewNode::new(0, 0, 0), self.len),
+        }
+    }
 }
 
 fn inner_of(height: u32, children: &mut impl Iterator<Item = Part>, len: usize) -> Option<Part> {

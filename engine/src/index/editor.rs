@@ -1,6 +1,6 @@
 //! The right to change a tree, and the changes: insertion, removal, and the numbers of live keys.
 
-use super::bulk;
+use super::bulk::SortedTree;
 use super::replacement::{
     Split, inner_part, inner_with, inner_without, joined_inner_nodes, joined_leaves, leaf_part,
     leaf_with,
@@ -15,13 +15,13 @@ use crate::sync::epoch::Guard;
 
 /// The maximum number of entries in a leaf: the number of bits of its bit set, and fewer under loom,
 /// so that models split nodes.
-const LEAF_ENTRIES_MAX: usize = if cfg!(any(loom, shuttle)) {
+pub(super) const LEAF_ENTRIES_MAX: usize = if cfg!(any(loom, shuttle)) {
     2
 } else {
     u64::BITS as usize
 };
 /// The maximum number of children of an inner node.
-const CHILDREN_MAX: usize = if cfg!(any(loom, shuttle)) { 3 } else { 64 };
+pub(super) const CHILDREN_MAX: usize = if cfg!(any(loom, shuttle)) { 3 } else { 64 };
 /// The minimum number of entries or children of a node. A node with fewer is joined with a
 /// neighbour if possible.
 const FILL_MIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
@@ -71,12 +71,11 @@ impl Editor {
         (tree, editor)
     }
 
-    /// Creates a tree of entries in key order, each with whether its key is live, and the right to
-    /// change it.
-    pub(crate) fn of_sorted(faults: Faults, entries: Vec<(Entry, bool)>) -> (Tree, Self) {
+    /// Returns a tree that was built, and the right to change it.
+    pub(crate) fn of_sorted(faults: Faults, tree: SortedTree) -> (Tree, Self) {
         let (_, mut editor) = Self::new(faults);
-        editor.len = entries.len();
-        let root = bulk::root_of(entries, LEAF_ENTRIES_MAX, CHILDREN_MAX);
+        let (root, len) = tree.finish();
+        editor.len = len;
         let root = NodeCell::new(root);
         (Tree { root }, editor)
     }

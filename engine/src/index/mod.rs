@@ -19,6 +19,7 @@ use crate::revision::{Position, Revision};
 use crate::sync::epoch::{CachePadded, Guard, pin};
 use crate::sync::{AtomicI64, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, Rank};
 
+pub(crate) use bulk::SortedTree;
 use editor::Editor;
 pub(crate) use sorted_node::Keyed;
 use tree::Tree;
@@ -108,14 +109,10 @@ impl Index {
         Self::of(Editor::new(faults), Revision(0).start(), faults)
     }
 
-    /// Creates an index of entries in key order, each with whether its key is live, in linear time.
+    /// Creates an index of a tree that was built, in time that does not depend on its size.
     /// The last creation or deletion of a key was at or before `through`.
-    pub(crate) fn of_sorted(
-        faults: Faults,
-        entries: Vec<(Entry, bool)>,
-        through: Position,
-    ) -> Self {
-        Self::of(Editor::of_sorted(faults, entries), through, faults)
+    pub(crate) fn of_sorted(faults: Faults, tree: SortedTree, through: Position) -> Self {
+        Self::of(Editor::of_sorted(faults, tree), through, faults)
     }
 
     fn of((tree, editor): (Tree, Editor), through: Position, faults: Faults) -> Self {
@@ -373,10 +370,11 @@ impl Drop for Index {
 mod tests {
     use std::ops::ControlFlow;
 
-    use super::{Index, SCAN_STEP_ENTRIES};
+    use super::{Index, SCAN_STEP_ENTRIES, SortedTree};
     use crate::fault::Faults;
     use crate::history::Entry;
     use crate::key::KeyRange;
+    use crate::memory::Batch;
     use crate::revision::Revision;
 
     #[test]
@@ -404,9 +402,13 @@ mod tests {
     fn an_index_of_sorted_entries_can_be_read_and_changed() {
         for len in [0, 1, 2, 3, 63, 64, 65, 4096, 64 * 64 + 1, 64 * 65 + 3] {
             let key = |number: usize| format!("/registry/pods/{number:06}").into_bytes();
-            let entries = (0..len).map(|number| (Entry::new(&key(2 * number)), number % 3 != 0));
+            let mut batch = Batch::expecting(0);
+            let mut tree = SortedTree::expecting(len + len % 2);
+            for number in 0..len {
+                tree.push(Entry::new(&key(2 * number)), number % 3 != 0, &mut batch);
+            }
             let through = Revision(9).end();
-            let index = Index::of_sorted(Faults::default(), entries.collect(), through);
+            let index = Index::of_sorted(Faults::default(), tree, through);
             assert_eq!(index.len(), len);
             let live = |below: usize| below - below.div_ceil(3);
             let count = index.count(&KeyRange::all());

@@ -246,8 +246,22 @@ impl<'g, T> Node<'g, T> {
 impl<T> NewNode<T> {
     /// Creates an empty node. `height` is 0 for a leaf.
     pub(crate) fn new(height: u32, capacity: usize, prefix_len: usize) -> Self {
+        Self::allocated_by(pool::allocate, height, capacity, prefix_len)
+    }
+
+    /// Creates an empty leaf, with memory of a batch.
+    pub(crate) fn leaf_in(batch: &mut pool::Batch, capacity: usize) -> Self {
+        Self::allocated_by(|layout| batch.allocate(layout), 0, capacity, 0)
+    }
+
+    fn allocated_by(
+        allocate: impl FnOnce(Layout) -> NonNull<u8>,
+        height: u32,
+        capacity: usize,
+        prefix_len: usize,
+    ) -> Self {
         let layout = layout::<T>(capacity, height == 0);
-        let head = pool::allocate(layout).cast::<Head>();
+        let head = allocate(layout).cast::<Head>();
         // SAFETY: the memory is new, and has room for the head.
         unsafe {
             head.write(Head {
@@ -396,6 +410,12 @@ impl<T> NodeCell<T> {
     /// for a model that must detect that.
     pub(crate) fn store_unordered(&self, new: NodePointer<T>) {
         self.pointer.store(new.0.as_ptr(), Ordering::Relaxed);
+    }
+}
+
+impl<T> fmt::Debug for NewNode<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewNode").finish_non_exhaustive()
     }
 }
 

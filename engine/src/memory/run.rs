@@ -248,13 +248,29 @@ impl<T> NewRun<T> {
     /// # Panics
     /// If the capacity is above [`RUN_CAPACITY_MAX`].
     pub(crate) fn new(height: u16, capacity: usize) -> Self {
+        Self::allocated_by(pool::allocate, height, capacity)
+    }
+
+    /// Creates an empty leaf, with memory of a batch.
+    ///
+    /// # Panics
+    /// If the capacity is above [`RUN_CAPACITY_MAX`].
+    pub(crate) fn leaf_in(batch: &mut pool::Batch, capacity: usize) -> Self {
+        Self::allocated_by(|layout| batch.allocate(layout), 0, capacity)
+    }
+
+    fn allocated_by(
+        allocate: impl FnOnce(Layout) -> NonNull<u8>,
+        height: u16,
+        capacity: usize,
+    ) -> Self {
         assert!(capacity <= RUN_CAPACITY_MAX);
         let layout = if height == 0 {
             layout::<T>(capacity)
         } else {
             layout::<RunCell<T>>(capacity)
         };
-        let head = pool::allocate(layout).cast::<Head>();
+        let head = allocate(layout).cast::<Head>();
         #[expect(clippy::cast_possible_truncation, reason = "checked above")]
         let capacity = capacity as u16;
         // SAFETY: the memory is new, and has room for the head.
@@ -392,6 +408,12 @@ impl<T> Drop for RunCell<T> {
             // SAFETY: the cell is borrowed mutably, and its run belongs to it.
             unsafe { run.destroy() };
         }
+    }
+}
+
+impl<T> fmt::Debug for NewRun<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewRun").finish_non_exhaustive()
     }
 }
 

@@ -3,14 +3,19 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-use super::{CLASSES, Chunks, POOL, Pool, Slab, allocate, class_of, slot_bytes};
+use super::{CLASSES, Chunks, HUGE_PAGE_BYTES, POOL, Pool, Slab, allocate, class_of, slot_bytes};
 
 /// Allocates from slabs of its own, without a lock for each slot: beside a thread that frees many slots of the same size,
 /// which would change the same slabs, an allocation then costs half. Up to a slab of each size is unused until the batch is dropped.
 pub(crate) struct Batch {
     pool: &'static Pool,
     own: [Option<Own>; CLASSES],
+    is_large: bool,
 }
+
+/// The number of bytes from which on a batch takes huge pages: so many that the part of the last page that it may leave
+/// unused is small.
+const LARGE_BYTES_MIN: usize = 4 * HUGE_PAGE_BYTES;
 
 /// A slab that only the batch allocates from. For others all its slots are in use, until they are freed.
 #[derive(Clone, Copy)]
@@ -22,14 +27,16 @@ struct Own {
 }
 
 impl Batch {
-    pub(crate) fn new() -> Self {
-        Self::of(&POOL)
+    /// Begins a batch that will allocate about so many bytes.
+    pub(crate) fn expecting(bytes: usize) -> Self {
+        Self::of(&POOL, bytes)
     }
 
-    fn of(pool: &'static Pool) -> Self {
+    fn of(pool: &'static Pool, bytes: usize) -> Self {
         Self {
             pool,
             own: [None; CLASSES],
+            is_large: bytes >= LARGE_BYTES_MIN,
         }
     }
 
@@ -42,7 +49,7 @@ impl Batch {
             Some(own) if own.taken < own.slots => own,
             // A slab whose slots were all taken is as any other one.
             own => {
-                let Some(slab) = self.pool.take_whole_slab(class) else {
+                let Some(slab) = self.pool.take_whole_slab(class, self.is_large) else {
                     handle_alloc_error(layout)
                 };
                 own.insert(slab)
@@ -68,8 +75,14 @@ impl Drop for Batch {
 
 impl Pool {
     /// Takes a new slab for a size. All its slots are in use; the caller gives them out.
-    fn take_whole_slab(&self, class: usize) -> Option<Own> {
-        let slab = self.chunks.lock().take_slab()?;
+    fn take_whole_slab(&self, class: usize, is_huge: bool) -> Option<Own> {
+        let mut chunks = self.chunks.lock();
+        let slab = if is_huge {
+            chunks.take_huge_slab()?
+        } else {
+            chunks.take_slab()?
+        };
+        drop(chunks);
         let header = Slab::new(slot_bytes(class));
         let slots = header.slots;
         let header = Slab {
@@ -115,7 +128,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::super::tests::{Allocation, free, layout, slabs_in_use, take};
-    use super::{Batch, Pool, Slab};
+    use super::{Batch, HUGE_PAGE_BYTES, LARGE_BYTES_MIN, Pool, Slab};
 
     fn pool() -> &'static Pool {
         Box::leak(Box::new(Pool::new()))
@@ -147,7 +160,7 @@ mod tests {
                 }
             });
             for round in 0..40_u8 {
-                let mut batch = Batch::of(pool);
+                let mut batch = Batch::of(pool, 0);
                 let mut kept = Vec::new();
                 for number in 0..700 {
                     let slot = take_of(&mut batch, 300, round);
@@ -169,7 +182,7 @@ mod tests {
     #[test]
     fn a_batch_returns_what_it_has_not_given_out() {
         let pool = pool();
-        let mut batch = Batch::of(pool);
+        let mut batch = Batch::of(pool, 0);
         let first = take_of(&mut batch, 100, 1);
         let other_size = take_of(&mut batch, 1000, 2);
         drop(batch);
@@ -188,7 +201,7 @@ mod tests {
     fn a_slab_whose_slots_were_freed_before_the_end_of_the_batch_is_returned() {
         let pool = pool();
         let open = take(pool, 100, 1);
-        let mut batch = Batch::of(pool);
+        let mut batch = Batch::of(pool, 0);
         let slot = take_of(&mut batch, 100, 2);
         free(pool, &slot);
         assert_eq!(slabs_in_use(pool), 2);
@@ -198,8 +211,40 @@ mod tests {
     }
 
     #[test]
+    fn chunks_of_huge_pages_are_filled_one_after_the_other_and_unmapped_when_empty() {
+        let pool = pool();
+        let small = take(pool, 100, 1);
+        let large = |bytes| {
+            let mut batch = Batch::of(pool, LARGE_BYTES_MIN);
+            let slots: Vec<_> = (0..bytes / 1024)
+                .map(|_| take_of(&mut batch, 1000, 2))
+                .collect();
+            slots
+        };
+        let huge_chunks = || {
+            let chunks = pool.chunks.lock();
+            chunks.mapped.values().filter(|it| it.is_huge).count()
+        };
+        let mut slots = large(3 * HUGE_PAGE_BYTES);
+        assert_eq!(huge_chunks(), 2);
+        // What the first one has left is used.
+        slots.extend(large(HUGE_PAGE_BYTES / 2));
+        assert_eq!(huge_chunks(), 2);
+        for slot in slots.drain(..) {
+            free(pool, &slot);
+        }
+        // The last open slab of a size is kept.
+        assert!(slabs_in_use(pool) <= 2 && huge_chunks() <= 1);
+        slots.extend(large(HUGE_PAGE_BYTES));
+        for slot in slots.iter().chain([&small]) {
+            free(pool, slot);
+        }
+        assert!(slabs_in_use(pool) <= 2 && huge_chunks() <= 1);
+    }
+
+    #[test]
     fn large_allocations_are_those_of_the_program() {
-        let mut batch = Batch::of(pool());
+        let mut batch = Batch::of(pool(), 0);
         let memory = batch.allocate(layout(5000));
         // SAFETY: the memory was allocated with this layout, and is not used.
         unsafe { super::super::free(memory, layout(5000)) };
