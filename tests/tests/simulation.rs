@@ -27,7 +27,7 @@ use turmoil::net::TcpListener;
 use network::{PORT, connect};
 
 /// The seeds of an ordinary run. `.ci/run simulation-long` takes 1,000.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 30;
 const ELECTION: &str = "election";
 /// The time to live of the session of a candidate.
 const TTL_SECONDS: u32 = 6;

@@ -5,6 +5,7 @@
 //! chooses (lease id, size, time) is a placeholder `%name%` in the transcript.
 
 mod auth;
+mod check_perf;
 mod compaction;
 mod del;
 mod endpoint;

@@ -41,7 +41,8 @@ impl Setup {
         is_durable: bool,
         further: &[OsString],
     ) -> Result<Self, BoxError> {
-        let version = Command::new(binary).arg("--version").output()?;
+        let version = Command::new(binary).arg("--version").output();
+        let version = version.map_err(|error| format!("{}: {error}", binary.display()))?;
         let is_etcd = !String::from_utf8_lossy(&version.stdout).contains("revstore");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         Ok(Self {

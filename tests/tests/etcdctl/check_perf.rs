@@ -1,5 +1,4 @@
-//! `etcdctl check perf`: writes at a fixed rate for 1 minute. It is a separate test target because it always
-//! takes 1 minute.
+//! `etcdctl check perf`: writes at a fixed rate for 1 minute.
 
 use std::time::Duration;
 
