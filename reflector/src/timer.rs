@@ -51,7 +51,7 @@ impl Timer {
         self.waker.register(context.waker());
         let previous = self.due.lock().replace(due);
         if previous != Some(due) {
-            self.clock.recheck();
+            self.clock.recheck_at(due);
         }
         if self.clock.now() < due {
             return Poll::Pending;

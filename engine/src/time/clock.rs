@@ -37,6 +37,12 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn follow(&self, timed: Weak<dyn Timed>);
     /// Notifies the clock that work may be due earlier than [`Timed::next_due`] returned last.
     fn recheck(&self);
+    /// As [`recheck`](Self::recheck), for work that is due at `due`: a clock that looks at its objects by then anyway has
+    /// nothing to do. By default, this is `recheck`.
+    fn recheck_at(&self, due: Duration) {
+        let _ = due;
+        self.recheck();
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -50,6 +56,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn recheck(&self) {
         (**self).recheck();
+    }
+
+    fn recheck_at(&self, due: Duration) {
+        (**self).recheck_at(due);
     }
 }
 
@@ -189,6 +199,8 @@ mod system {
         /// The number of calls of `recheck`, so that the thread detects a call between its check
         /// and its sleep.
         rechecks: u64,
+        /// The time until which the thread sleeps, unless it is notified; `None` while it does not sleep.
+        sleeps_until: Option<Duration>,
         /// Whether the thread was started, which the first registration does.
         started: bool,
         closed: bool,
@@ -240,6 +252,25 @@ mod system {
             self.shared.registrations.lock().rechecks += 1;
             self.shared.changed.notify_all();
         }
+
+        fn recheck_at(&self, due: Duration) {
+            {
+                let mut registrations = self.shared.registrations.lock();
+                // Timers that are set and cleared for each request do not wake the thread each time.
+                if registrations.looks_by(due) {
+                    return;
+                }
+                registrations.rechecks += 1;
+            }
+            self.shared.changed.notify_all();
+        }
+    }
+
+    impl Registrations {
+        /// Returns whether the thread sleeps, and looks at its objects at that time or before.
+        fn looks_by(&self, due: Duration) -> bool {
+            self.sleeps_until.is_some_and(|until| until <= due)
+        }
     }
 
     impl Drop for SystemClock {
@@ -282,16 +313,86 @@ mod system {
                 if registrations.rechecks != rechecks || registrations.closed {
                     continue;
                 }
-                match next {
+                registrations.sleeps_until = Some(next.unwrap_or(Duration::MAX));
+                let mut registrations = match next {
                     Some(due) => {
                         let sleep = due.saturating_sub(self.origin.elapsed());
                         if !sleep.is_zero() {
                             self.changed.wait_for(&mut registrations, sleep);
                         }
+                        registrations
                     }
-                    None => drop(self.changed.wait(registrations)),
-                }
+                    None => self.changed.wait(registrations),
+                };
+                registrations.sleeps_until = None;
             }
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::sync::mpsc::{Receiver, Sender, channel};
+
+        use super::{Clock, Duration, Mutex, Rank, Registrations, SystemClock, Timed};
+        use crate::sync::Arc;
+
+        /// Reports when it is looked at, and when it does its work.
+        #[derive(Debug)]
+        struct Reporter {
+            due: Mutex<Option<Duration>>,
+            looked: Sender<()>,
+            ran: Sender<()>,
+        }
+
+        impl Reporter {
+            fn new() -> (Arc<Self>, Receiver<()>, Receiver<()>) {
+                let ((looked, looks), (ran, runs)) = (channel(), channel());
+                let due = Mutex::new(Rank::Clock, None);
+                (Arc::new(Self { due, looked, ran }), looks, runs)
+            }
+        }
+
+        impl Timed for Reporter {
+            fn next_due(&self) -> Option<Duration> {
+                let due = *self.due.lock();
+                let _ = self.looked.send(());
+                due
+            }
+
+            fn run_due(self: Arc<Self>) {
+                *self.due.lock() = None;
+                let _ = self.ran.send(());
+            }
+        }
+
+        #[test]
+        fn work_that_is_due_before_the_end_of_a_sleep_is_done() {
+            let (clock, (reporter, looks, runs)) = (SystemClock::new(), Reporter::new());
+            let timed: Arc<dyn Timed> = reporter.clone();
+            clock.follow(Arc::downgrade(&timed));
+            looks.recv().expect("the thread looks at a new object");
+            for _ in 0..100 {
+                *reporter.due.lock() = Some(Duration::from_secs(3_600));
+                clock.recheck_at(Duration::from_secs(3_600));
+                let now = clock.now();
+                *reporter.due.lock() = Some(now);
+                clock.recheck_at(now);
+                runs.recv().expect("the work is done");
+            }
+        }
+
+        #[test]
+        fn a_thread_that_sleeps_is_woken_only_for_earlier_work() {
+            let until = |sleeps_until| Registrations {
+                sleeps_until,
+                ..Registrations::default()
+            };
+            let seconds = Duration::from_secs;
+            assert!(!until(None).looks_by(seconds(9)));
+            assert!(!until(Some(seconds(9))).looks_by(seconds(8)));
+            assert!(until(Some(seconds(9))).looks_by(seconds(9)));
+            assert!(until(Some(seconds(9))).looks_by(Duration::MAX));
+            assert!(until(Some(Duration::MAX)).looks_by(Duration::MAX));
         }
     }
 }

@@ -78,7 +78,7 @@ impl Deadline {
             waiting.by_time.insert((time, id), kept);
             id
         };
-        store.clock.recheck();
+        store.clock.recheck_at(time);
         Self {
             store: store.clone(),
             time,

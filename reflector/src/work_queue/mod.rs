@@ -212,7 +212,7 @@ impl<K: Clone + Eq + Hash + Send + 'static> WorkQueue<K> {
         let due = self.shared.clock.now().saturating_add(delay);
         if self.shared.delayed.lock().insert(key, due) {
             self.shared.counters.retries.inc();
-            self.shared.clock.recheck();
+            self.shared.clock.recheck_at(due);
         }
     }
 

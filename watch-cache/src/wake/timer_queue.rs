@@ -123,7 +123,7 @@ impl TimerQueue {
         };
         self.settle(waiter);
         if earliest == Some((due, waiter.id)) {
-            self.clock.recheck();
+            self.clock.recheck_at(due);
         }
     }
 
