@@ -104,6 +104,10 @@ fn ephemeral_containers_are_only_added() {
     let one = set_ephemeral_containers(&old, &first).unwrap();
     let container = &one["spec"]["ephemeralContainers"][0];
     assert_eq!(container["imagePullPolicy"], "IfNotPresent");
+    // The signal belongs to a feature that is off, and no other field of the life cycle is allowed.
+    let stopped =
+        with(json!([{"name": "d1", "image": "dbg:1", "lifecycle": {"stopSignal": "SIGTERM"}}]));
+    assert_eq!(set_ephemeral_containers(&old, &stopped).unwrap(), one);
     let changed = with(json!([{"name": "d1", "image": "dbg:2"}]));
     let error = set_ephemeral_containers(&one, &changed).unwrap_err();
     assert_eq!(fields(error), ["spec.ephemeralContainers"]);

@@ -11,6 +11,7 @@ use super::{defaults, qos, spec, update};
 use crate::builtin::causes::Causes;
 use crate::builtin::edit;
 use crate::builtin::field::Field;
+use crate::builtin::gates::Gates;
 
 pub(super) fn name_of(object: &JsonObject) -> &str {
     edit::text_at(object, &["metadata", "name"])
@@ -143,6 +144,9 @@ pub fn set_ephemeral_containers(
         };
     }
     defaults::default_pod(&mut new);
+    if let Some(gates) = Gates::of("", "Pod") {
+        gates.drop_fields(&mut new, Some(old));
+    }
     let mut causes = Causes::default();
     spec::check_pod(&Field::root(&new), &mut causes);
     let (after, before) = (Field::root(&new), Field::root(old));
