@@ -24,7 +24,7 @@ use crate::decode::{self, DeleteOptions};
 use crate::managed_fields::{Conversions, KindsSchema, ReplicaPaths, merge_granular, zero_object};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage, Strategies};
-use crate::table;
+use crate::table::{self, Column};
 use crate::version::KUBERNETES_VERSION;
 
 /// Adds the built-in resources. Those that are on by default and turned off are there for the server itself.
@@ -517,18 +517,16 @@ impl Rules for BuiltinRules {
 
     fn columns(&self) -> Vec<TableColumn> {
         let columns = table::columns(self.resource.group(), self.resource.kind());
-        let columns = columns.iter().map(|column| {
-            TableColumn::new(column.name, column.kind)
-                .format(column.format)
-                .description(column.description)
-                .priority(column.priority)
-        });
-        columns.collect()
+        columns.iter().map(Column::definition).collect()
     }
 
     fn cells(&self, object: &JsonObject) -> Vec<Value> {
         let (resource, now) = (self.resource, (self.seconds)());
         table::cells(resource.group(), resource.kind(), object, now)
+    }
+
+    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value> {
+        table::cells("autoscaling", "Scale", scale, (self.seconds)())
     }
 
     fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {

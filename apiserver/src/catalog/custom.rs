@@ -19,6 +19,7 @@ use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
 use crate::managed_fields::{Conversions, CustomSchema, ReplicaPaths, merge_granular};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
+use crate::table;
 use crate::webhook::Clients;
 
 /// The verbs of all custom resources, in the order of discovery.
@@ -310,5 +311,9 @@ impl Rules for CustomRules {
 
     fn cells(&self, object: &JsonObject) -> Vec<Value> {
         self.resource.cells(object, (self.seconds)())
+    }
+
+    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value> {
+        table::cells("autoscaling", "Scale", scale, (self.seconds)())
     }
 }

@@ -188,6 +188,9 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// Returns the cells of a row.
     fn cells(&self, object: &JsonObject) -> Vec<Value>;
 
+    /// Returns the cells of a row with the scale of an object.
+    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value>;
+
     /// Returns the conditions of a row.
     fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {
         let _ = object;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::age::{Clock, human, seconds};
 use super::{
     AGE, CONTAINERS, Column, IMAGES, NAME, Printer, SELECTOR, age, boolean, containers,
-    has_condition, integer, labels, number, or, selector, shown, text,
+    has_condition, integer, labels, name, number, or, selector, shown, text,
 };
 use crate::builtin::field::Field;
 
@@ -178,6 +178,20 @@ pub(super) const PRINTERS: &[Printer] = &[
     },
     Printer {
         group: "autoscaling",
+        kind: "Scale",
+        columns: &[text(NAME.name, NAME.description), DESIRED, AVAILABLE, AGE],
+        cells: |root, clock| {
+            let replicas = |part| number(&root.child(part).child("replicas"));
+            vec![
+                name(root),
+                replicas("spec"),
+                replicas("status"),
+                age(root, clock),
+            ]
+        },
+    },
+    Printer {
+        group: "autoscaling",
         kind: "HorizontalPodAutoscaler",
         columns: &[
             NAME,
@@ -208,6 +222,17 @@ pub(super) const PRINTERS: &[Printer] = &[
             ]
         },
     },
+];
+
+const DESIRED: Column = integer("Desired", "The number of replicas that are desired.");
+const AVAILABLE: Column = integer("Available", "The number of replicas.");
+
+/// The columns of scales of custom resources.
+pub(super) const CUSTOM_SCALE: [Column; 4] = [
+    NAME,
+    DESIRED,
+    AVAILABLE,
+    Column::new(AGE.name, "date", AGE.description),
 ];
 
 const REPLICA_SET: [Column; 8] = [

@@ -6,6 +6,7 @@ mod facet;
 mod list;
 mod read;
 mod review;
+mod scale;
 mod subresource;
 mod tracker;
 mod watch;

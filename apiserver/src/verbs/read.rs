@@ -82,13 +82,7 @@ fn in_form(
     if accepted.form == Form::MetadataList {
         return Err(match resource.origin {
             Origin::Custom => Status::unclassified("content is not a list").into(),
-            Origin::Builtin => {
-                let kind = &resource.names.kind;
-                let message = format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list ({kind})"
-                );
-                Status::failure(Reason::NotAcceptable, message).into()
-            }
+            Origin::Builtin => not_a_list(&resource.names.kind),
         });
     }
     let included = include(exchange, accepted.form)?;
@@ -96,6 +90,14 @@ fn in_form(
     let encoder = stored.cache.encoder(id);
     let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
     Ok(encoder.object(object).to_vec())
+}
+
+/// Returns the error of an object of a type that a client accepts only as a list.
+pub(crate) fn not_a_list(ty: &str) -> RequestError {
+    let message = format!(
+        "you requested PartialObjectMetadataList, but the requested object is not a list ({ty})"
+    );
+    Status::failure(Reason::NotAcceptable, message).into()
 }
 
 /// Decodes an object of the cache as clients see it, with its resource version.

@@ -43,6 +43,81 @@ fn tables_and_metadata_have_the_version_that_a_client_accepts() -> TestResult {
     Ok(())
 }
 
+/// As answered by kube-apiserver 1.36.3, whose tables of scales differ between built-in kinds and custom resources.
+#[test]
+fn scales_have_all_forms() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }});
+    assert_eq!(
+        send(&server, "POST", deployments, &deployment.to_string()).0,
+        201
+    );
+    let mut scaled: Value = serde_json::from_str(&definition())?;
+    scaled["spec"]["versions"][0]["subresources"] =
+        json!({"scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}});
+    assert_eq!(
+        send(&server, "POST", DEFINITIONS, &scaled.to_string()).0,
+        201
+    );
+    established(&server);
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 2}});
+    assert_eq!(send(&server, "POST", WIDGETS, &widget.to_string()).0, 201);
+
+    let call = |method: &str, path: &str, form: &str, body: &str| {
+        let fields = format!(
+            "Accept: application/json;as={form};v=v1;g=meta.k8s.io\r\nContent-Type: application/json\r\n"
+        );
+        value(&exchange(server.endpoint(), method, path, &fields, body))
+    };
+    for (path, name, replicas, name_format, age_type) in [
+        (format!("{deployments}/d/scale"), "d", 1, "", "string"),
+        (format!("{WIDGETS}/w/scale"), "w", 2, "name", "date"),
+    ] {
+        let (code, table) = call("GET", &path, "Table", "");
+        assert_eq!((code, &table["kind"]), (200, &json!("Table")), "{table}");
+        let columns = table["columnDefinitions"].as_array().unwrap();
+        let of =
+            |field: &str| -> Vec<&Value> { columns.iter().map(|column| &column[field]).collect() };
+        assert_eq!(of("name"), ["Name", "Desired", "Available", "Age"]);
+        assert_eq!(of("type"), ["string", "integer", "integer", age_type]);
+        assert_eq!(of("format"), [name_format, "", "", ""]);
+        let row = &table["rows"][0];
+        assert_eq!(
+            row["cells"].as_array().unwrap()[..3],
+            [json!(name), json!(replicas), json!(0)]
+        );
+        assert_eq!(row["object"]["kind"], "PartialObjectMetadata");
+        assert_eq!(
+            table["metadata"]["resourceVersion"],
+            row["object"]["metadata"]["resourceVersion"]
+        );
+        let (_, table) = call("GET", &format!("{path}?includeObject=Object"), "Table", "");
+        assert_eq!(table["rows"][0]["object"]["kind"], "Scale");
+        assert_eq!(table["rows"][0]["object"]["spec"]["replicas"], replicas);
+        let (_, metadata) = call("GET", &path, "PartialObjectMetadata", "");
+        assert_eq!(metadata["kind"], "PartialObjectMetadata");
+        assert_eq!(
+            (&metadata["metadata"]["name"], &metadata["spec"]),
+            (&json!(name), &Value::Null)
+        );
+        assert_eq!(call("GET", &path, "PartialObjectMetadataList", "").0, 406);
+        // A write answers in the form, too.
+        let scale =
+            json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 3}});
+        let (code, table) = call("PUT", &path, "Table", &scale.to_string());
+        assert_eq!(
+            (code, &table["rows"][0]["cells"][1]),
+            (200, &json!(3)),
+            "{table}"
+        );
+    }
+    Ok(())
+}
+
 /// kube-apiserver writes built-in kinds in the order of the members of Go's types, and custom resources, which have no
 /// types, in the order of the names.
 #[test]

@@ -11,15 +11,14 @@ use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status};
-use serde_json::Value;
 
 use crate::builtin::edit;
 use crate::catalog::{Origin, Resource, Stored};
-use crate::http::{Answer, Exchange, Form, Front, Target, method_not_allowed};
+use crate::http::{Answer, Exchange, Front, Target, method_not_allowed};
 use crate::verbs::facet::Facet;
 use crate::verbs::read::decoded;
 use crate::verbs::write::patch;
-use crate::verbs::{offer, read, write};
+use crate::verbs::{offer, read, scale, write};
 
 /// Answers a request for a subresource.
 pub(crate) async fn answer(
@@ -76,10 +75,10 @@ async fn get(
     if facet.is_object() {
         return read::get(exchange, resource, stored, target).await;
     }
-    let accepted = exchange.negotiate(offer(resource, &[Form::Whole]))?;
+    let accepted = exchange.negotiate(offer(resource, &read::FORMS))?;
     let object = current(exchange, resource, stored, target).await?;
-    let value = Value::Object(facet.show(&*resource.rules, &object, true)?);
-    Ok(Answer::value(StatusCode::OK, accepted, &value))
+    let scale = facet.show(&*resource.rules, &object, true)?;
+    scale::shown(exchange, resource, accepted, StatusCode::OK, scale)
 }
 
 /// Returns the object that a path names, decoded.

@@ -21,7 +21,7 @@ use crate::http::{Accepted, Answer, CREATED, Exchange, Front, Target};
 use crate::verbs::body::{read_object, read_plain};
 use crate::verbs::facet::Facet;
 use crate::verbs::read::{FORMS, reference, shown};
-use crate::verbs::{Tracker, offer};
+use crate::verbs::{Tracker, offer, scale};
 
 /// Answers a create.
 pub(crate) async fn create(
@@ -160,12 +160,9 @@ pub(crate) async fn answer_written(
     };
     settle(stored, &written.object).await;
     if !facet.is_object() {
-        let value = Value::Object(facet.show(
-            &*resource.rules,
-            &resource.to_shown(written.object),
-            false,
-        )?);
-        return Ok(Answer::value(status, accepted, &value));
+        let object = resource.to_shown(written.object);
+        let scale = facet.show(&*resource.rules, &object, false)?;
+        return scale::shown(exchange, resource, accepted, status, scale);
     }
     shown(exchange, resource, stored, accepted, status, written.object)
 }
