@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use revstore_watch_cache::registry::JsonObject;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::decode::decode;
@@ -87,35 +88,27 @@ impl ReviewVersion {
         };
         let is_patch = request.exchange.info.verb == "patch";
         let object = object.map(|object| with_version(object, old, !is_mutating || is_patch));
-        let mut asked = json!({
-            "uid": uid,
-            "kind": asked_kind,
-            "resource": asked_resource,
-            "requestKind": kind,
-            "requestResource": resource,
-            "operation": request.operation.name(),
-            "userInfo": user(request),
-            "object": object,
-            "oldObject": old,
-            "dryRun": request.dry_run,
-            "options": request.options(),
-        });
-        let texts = [
-            ("subResource", request.subresource),
-            ("requestSubResource", request.subresource),
-            ("name", &*request.name),
-            ("namespace", request.shown_namespace()),
-        ];
-        for (field, text) in texts {
-            if !text.is_empty() {
-                asked[field] = text.into();
-            }
-        }
-        let review = json!({
-            "kind": "AdmissionReview",
-            "apiVersion": format!("{GROUP}/{}", self.name()),
-            "request": asked,
-        });
+        let review = Review {
+            kind: "AdmissionReview",
+            api_version: format!("{GROUP}/{}", self.name()),
+            request: Asked {
+                uid,
+                kind: asked_kind,
+                resource: asked_resource,
+                sub_resource: request.subresource,
+                request_kind: kind,
+                request_resource: resource,
+                request_sub_resource: request.subresource,
+                name: &request.name,
+                namespace: request.shown_namespace(),
+                operation: request.operation.name(),
+                user_info: user(request),
+                object,
+                old_object: old,
+                dry_run: request.dry_run,
+                options: request.options(),
+            },
+        };
         // The serialization of a JSON value does not fail.
         serde_json::to_vec(&review).unwrap_or_default()
     }
@@ -204,6 +197,41 @@ impl ReviewVersion {
             result: response.remove("status").unwrap_or_default(),
         })
     }
+}
+
+/// The body of a request. The objects in it are not copied.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    kind: &'static str,
+    api_version: String,
+    request: Asked<'a>,
+}
+
+/// What a review asks about.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked<'a> {
+    uid: &'a str,
+    /// The kind that the rule of the webhook matches, as is the resource.
+    kind: Value,
+    resource: Value,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    sub_resource: &'a str,
+    request_kind: Value,
+    request_resource: Value,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request_sub_resource: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    operation: &'static str,
+    user_info: Value,
+    object: Option<Cow<'a, JsonObject>>,
+    old_object: Option<&'a JsonObject>,
+    dry_run: bool,
+    options: Value,
 }
 
 /// Returns an object with the resource version of the current one, if it has none and the webhook is to see it.
