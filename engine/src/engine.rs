@@ -531,7 +531,8 @@ impl Engine {
     fn grant_lease(&self, id: Option<LeaseId>, ttl_seconds: i64) -> Result<Granted, LeaseError> {
         let now = self.store.clock.now();
         let granted = self.store.lessor.grant(id, ttl_seconds, now)?;
-        self.store.clock.recheck();
+        let due = now.saturating_add(granted.lease.ttl);
+        self.store.clock.recheck_at(due);
         Ok(granted)
     }
 

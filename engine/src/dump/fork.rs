@@ -21,8 +21,8 @@ use crate::sync::epoch::pin;
 /// cache misses as a processor overlaps.
 const PREFETCHED_RECORDS: usize = 16;
 
-/// About what a key takes in a fork, in bytes: its entry, and its places in the index and in the log.
-const ENTRY_BYTES: usize = 128;
+/// About what a key takes in a fork, in bytes: its entry, and its place in the index.
+const ENTRY_BYTES: usize = 120;
 
 /// A later revision at which a fork continues; the argument of
 /// [`EngineBuilder::fork_at`](crate::EngineBuilder::fork_at).
@@ -90,9 +90,12 @@ fn build(
     store.shared_through = through;
     store.compacted.restore(compacted);
     let origin = dump.store();
-    let mut batch = Batch::expecting(origin.index.len() * ENTRY_BYTES);
+    let versions = usize::try_from(origin.versions.get()).unwrap_or(usize::MAX);
+    let records = versions.saturating_mul(size_of::<KeyValue>());
+    let mut batch = Batch::expecting(records.saturating_add(origin.index.len() * ENTRY_BYTES));
     let first = compacted.unwrap_or(Revision::FIRST);
-    store.log = copy_log(origin, first, through, &mut batch);
+    let records = NewSequence::expecting(versions);
+    store.log = copy_log(origin, first, through, records, &mut batch);
     let compacted = compacted.unwrap_or(Revision(0));
     let entries = copy_entries(origin, compacted, through, &mut batch);
     drop(batch);
@@ -108,9 +111,14 @@ fn build(
     Engine::start(Arc::new(store))
 }
 
-fn copy_log(origin: &Store, first: Revision, through: Position, batch: &mut Batch) -> Log {
+fn copy_log(
+    origin: &Store,
+    first: Revision,
+    through: Position,
+    mut records: NewSequence,
+    batch: &mut Batch,
+) -> Log {
     let mut from = Some(first.start());
-    let mut records = NewSequence::expecting(usize::MAX);
     while let Some(next) = from {
         let guard = pin();
         let (slice, is_last) = origin.log.slice(next, through, &guard);

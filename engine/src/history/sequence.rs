@@ -189,7 +189,11 @@ impl NewSequence {
         match &mut self.last {
             Some(run) if run.as_run().has_room() => run.push_item(record),
             last => {
-                let mut new = NewRun::leaf_in(batch, self.left.clamp(1, LEAF_RECORDS));
+                let capacity = match self.left {
+                    0 => LEAF_RECORDS,
+                    left => left.min(LEAF_RECORDS),
+                };
+                let mut new = NewRun::leaf_in(batch, capacity);
                 new.push_item(record);
                 self.full.extend(last.replace(new));
             }
@@ -408,7 +412,7 @@ fn take_front(
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::{Sequence, SequenceWriter, Slice};
+    use super::{NewSequence, Sequence, SequenceWriter, Slice};
     use crate::fault::Faults;
     use crate::history::{Entry, KeyValue, Removed};
     use crate::memory::{Batch, COPIED_BYTES};
@@ -499,11 +503,17 @@ mod tests {
         for len in [0, 1, 2, 254, 255, 256, 1000, 255 * 128, 255 * 128 + 1] {
             let record = |number| KeyValue::tombstone(entry.clone(), Revision(number).start());
             let records: Vec<_> = (0..len).map(record).collect();
-            // With and without a known length.
             let mut batch = Batch::expecting(0);
             let known = Sequence::of(records.iter().cloned(), &mut batch);
-            let unknown = Sequence::of(records.iter().filter(|_| true).cloned(), &mut batch);
-            for (sequence, writer) in [known, unknown] {
+            // With more and with fewer records than expected.
+            let [more, fewer] = [records.len() / 3, usize::MAX].map(|expected| {
+                let mut new = NewSequence::expecting(expected);
+                for record in &records {
+                    new.push(record.clone(), &mut batch);
+                }
+                new.finish()
+            });
+            for (sequence, writer) in [known, more, fewer] {
                 let mut sequence = Owned(sequence, writer);
                 assert_eq!(
                     sequence.all_from(Position::FIRST),

@@ -32,8 +32,7 @@ struct Leaf {
 }
 
 impl SortedTree {
-    /// Begins a tree of about so many entries. If there are fewer, the last leaf has unused room; if there are more, they
-    /// get leaves of their own.
+    /// Begins a tree of about so many entries. If there are fewer or more, the last leaf has unused room.
     pub(crate) fn expecting(entries: usize) -> Self {
         Self {
             leaves: Vec::with_capacity(entries.div_ceil(LEAF_ENTRIES_MAX)),
@@ -46,7 +45,13 @@ impl SortedTree {
     /// Adds an entry after all others, with whether its key is live.
     pub(crate) fn push(&mut self, entry: Entry, is_live: bool, batch: &mut Batch) {
         let leaf = self.leaf.get_or_insert_with(|| Leaf {
-            node: NewNode::leaf_in(batch, self.left.clamp(1, LEAF_ENTRIES_MAX)),
+            node: NewNode::leaf_in(
+                batch,
+                match self.left {
+                    0 => LEAF_ENTRIES_MAX,
+                    left => left.min(LEAF_ENTRIES_MAX),
+                },
+            ),
             live: 0,
         });
         let node = leaf.node.as_node();

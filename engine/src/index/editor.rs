@@ -71,7 +71,7 @@ impl Editor {
         (tree, editor)
     }
 
-    /// Returns a tree that was built, and the right to change it.
+    /// Finishes a tree, and returns it with the right to change it.
     pub(crate) fn of_sorted(faults: Faults, tree: SortedTree) -> (Tree, Self) {
         let (_, mut editor) = Self::new(faults);
         let (root, len) = tree.finish();

@@ -109,7 +109,7 @@ impl Index {
         Self::of(Editor::new(faults), Revision(0).start(), faults)
     }
 
-    /// Creates an index of a tree that was built, in time that does not depend on its size.
+    /// Creates an index of a tree that was built, in time linear in the number of its leaves.
     /// The last creation or deletion of a key was at or before `through`.
     pub(crate) fn of_sorted(faults: Faults, tree: SortedTree, through: Position) -> Self {
         Self::of(Editor::of_sorted(faults, tree), through, faults)
@@ -403,7 +403,8 @@ mod tests {
         for len in [0, 1, 2, 3, 63, 64, 65, 4096, 64 * 64 + 1, 64 * 65 + 3] {
             let key = |number: usize| format!("/registry/pods/{number:06}").into_bytes();
             let mut batch = Batch::expecting(0);
-            let mut tree = SortedTree::expecting(len + len % 2);
+            // With more entries than expected, as many, and fewer.
+            let mut tree = SortedTree::expecting(len * (len % 4) / 2);
             for number in 0..len {
                 tree.push(Entry::new(&key(2 * number)), number % 3 != 0, &mut batch);
             }

@@ -13,7 +13,8 @@
 //! that a compaction frees, with any global allocator of this program.
 //!
 //! A [`Batch`] of many slots takes its slabs from chunks of huge pages, because page faults would be a quarter of the cost
-//! of a large fork. Up to one huge page, 2 MiB, is then used in part only, until other slabs fill it.
+//! of a large fork. Up to one huge page, 2 MiB, is then used in part only, until other slabs fill it. The system reuses the
+//! memory of returned slabs in a huge page when it needs memory, or when the whole page is returned.
 //!
 //! Allocations above [`SLOT_BYTES_MAX`] come from the program's allocator.
 
@@ -302,7 +303,7 @@ struct Chunks {
     mapped: BTreeMap<usize, Chunk>,
     /// The chunks with a free slab. The lowest is used first, so that the others become empty.
     with_free: BTreeSet<usize>,
-    /// The chunk of huge pages that was mapped last. It may be unmapped since.
+    /// The chunk of huge pages that was mapped last. It may be unmapped since, or have small pages.
     huge: Option<usize>,
 }
 
@@ -312,6 +313,7 @@ struct Chunk {
     offset: usize,
     /// Bit i: whether slab i is free.
     free: u64,
+    /// Whether the system may make huge pages of it: until a slab is returned.
     is_huge: bool,
 }
 
@@ -336,6 +338,21 @@ impl Chunk {
             is_huge: true,
             ..chunk
         })
+    }
+
+    /// Makes the system leave the pages of the chunk as they are, so that it does not fill what was returned of a huge page
+    /// with memory again.
+    fn keep_small(&mut self) {
+        if !std::mem::take(&mut self.is_huge) {
+            return;
+        }
+        // If the call fails, returned memory may be taken again.
+        #[cfg(target_os = "linux")]
+        let _ = self.memory.advise_range(
+            memmap2::Advice::NoHugePage,
+            self.offset,
+            CHUNK_SLABS * SLAB_BYTES,
+        );
     }
 
     fn map_aligned(align: usize) -> Option<Self> {
@@ -380,9 +397,13 @@ impl Chunks {
 
     /// As [`Self::take_slab`], of a chunk of huge pages.
     fn take_huge_slab(&mut self) -> Option<NonNull<Slab>> {
-        let address = match self.huge {
-            Some(address) if self.with_free.contains(&address) => address,
-            _ => self.add(Chunk::map_huge()?),
+        let has_free = |address: &usize| {
+            let chunk = self.mapped.get(address);
+            chunk.is_some_and(|chunk| chunk.is_huge && chunk.free != 0)
+        };
+        let address = match self.huge.filter(has_free) {
+            Some(address) => address,
+            None => self.add(Chunk::map_huge()?),
         };
         self.huge = Some(address);
         self.take_slab_of(address)
@@ -424,10 +445,11 @@ impl Chunks {
             )
         };
         chunk.free |= 1 << (within / SLAB_BYTES);
-        let (is_unused, is_huge) = (chunk.free == u64::MAX, chunk.is_huge);
+        chunk.keep_small();
+        let is_unused = chunk.free == u64::MAX;
         chunks.with_free.insert(address);
-        // One empty chunk is kept for the next slab, but none of huge pages: it would have small ones when it is used again.
-        if is_unused && (is_huge || chunks.with_free.len() > 1) {
+        // One empty chunk is kept for the next slab.
+        if is_unused && chunks.with_free.len() > 1 {
             chunks.with_free.remove(&address);
             return chunks.mapped.remove(&address);
         }

@@ -333,7 +333,7 @@ mod system {
     mod tests {
         use std::sync::mpsc::{Receiver, Sender, channel};
 
-        use super::{Clock, Duration, Mutex, Rank, Registrations, SystemClock, Timed};
+        use super::{Clock, Duration, Mutex, Rank, SystemClock, Timed};
         use crate::sync::Arc;
 
         /// Reports when it is looked at, and when it does its work.
@@ -365,34 +365,53 @@ mod system {
             }
         }
 
-        #[test]
-        fn work_that_is_due_before_the_end_of_a_sleep_is_done() {
+        /// A failure instead of a test that does not end.
+        const LIMIT: Duration = Duration::from_secs(60);
+
+        fn followed() -> (SystemClock, Arc<Reporter>, Receiver<()>, Receiver<()>) {
             let (clock, (reporter, looks, runs)) = (SystemClock::new(), Reporter::new());
             let timed: Arc<dyn Timed> = reporter.clone();
             clock.follow(Arc::downgrade(&timed));
-            looks.recv().expect("the thread looks at a new object");
+            (clock, reporter, looks, runs)
+        }
+
+        #[test]
+        fn work_that_is_due_before_the_end_of_a_sleep_is_done() {
+            let (clock, reporter, _looks, runs) = followed();
             for _ in 0..100 {
                 *reporter.due.lock() = Some(Duration::from_secs(3_600));
                 clock.recheck_at(Duration::from_secs(3_600));
                 let now = clock.now();
                 *reporter.due.lock() = Some(now);
                 clock.recheck_at(now);
-                runs.recv().expect("the work is done");
+                runs.recv_timeout(LIMIT).expect("the work is done");
             }
         }
 
         #[test]
         fn a_thread_that_sleeps_is_woken_only_for_earlier_work() {
-            let until = |sleeps_until| Registrations {
-                sleeps_until,
-                ..Registrations::default()
-            };
-            let seconds = Duration::from_secs;
-            assert!(!until(None).looks_by(seconds(9)));
-            assert!(!until(Some(seconds(9))).looks_by(seconds(8)));
-            assert!(until(Some(seconds(9))).looks_by(seconds(9)));
-            assert!(until(Some(seconds(9))).looks_by(Duration::MAX));
-            assert!(until(Some(Duration::MAX)).looks_by(Duration::MAX));
+            let (clock, reporter, looks, _runs) = followed();
+            let at = Duration::from_secs;
+            *reporter.due.lock() = Some(at(3_600));
+            clock.recheck();
+            // It sleeps after one of its looks at the latest.
+            let sleeps_until = || clock.shared.registrations.lock().sleeps_until;
+            let mut waits = 0..60_000;
+            while sleeps_until() != Some(at(3_600)) {
+                waits.next().expect("the thread sleeps");
+                let _ = looks.recv_timeout(Duration::from_millis(1));
+            }
+            let rechecks = || clock.shared.registrations.lock().rechecks;
+            let before = rechecks();
+            for due in [3_600, 3_601, 9_000] {
+                clock.recheck_at(at(due));
+            }
+            assert_eq!(rechecks(), before);
+            while looks.try_recv().is_ok() {}
+            *reporter.due.lock() = Some(at(3_599));
+            clock.recheck_at(at(3_599));
+            assert_eq!(rechecks(), before + 1);
+            looks.recv_timeout(LIMIT).expect("the thread looks again");
         }
     }
 }

@@ -3,15 +3,31 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-use super::{CLASSES, Chunks, HUGE_PAGE_BYTES, POOL, Pool, Slab, allocate, class_of, slot_bytes};
+use super::{
+    CLASSES, Chunks, HUGE_PAGE_BYTES, POOL, Pool, SLAB_BYTES, Slab, allocate, class_of, slot_bytes,
+};
 
 /// Allocates from slabs of its own, without a lock for each slot: beside a thread that frees many slots of the same size,
 /// which would change the same slabs, an allocation then costs half. Up to a slab of each size is unused until the batch is dropped.
 pub(crate) struct Batch {
     pool: &'static Pool,
     own: [Option<Own>; CLASSES],
-    is_large: bool,
+    size: Size,
 }
+
+/// What a batch takes for the bytes that it expects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    /// No slabs of its own.
+    Small,
+    Medium,
+    /// Slabs of huge pages.
+    Large,
+}
+
+/// The number of bytes from which on a batch has slabs of its own: so many that a mostly unused slab of each of a few sizes
+/// is little beside them.
+const OWN_BYTES_MIN: usize = 16 * SLAB_BYTES;
 
 /// The number of bytes from which on a batch takes huge pages: so many that the part of the last page that it may leave
 /// unused is small.
@@ -36,7 +52,11 @@ impl Batch {
         Self {
             pool,
             own: [None; CLASSES],
-            is_large: bytes >= LARGE_BYTES_MIN,
+            size: match bytes {
+                LARGE_BYTES_MIN.. => Size::Large,
+                OWN_BYTES_MIN.. => Size::Medium,
+                _ => Size::Small,
+            },
         }
     }
 
@@ -45,11 +65,14 @@ impl Batch {
         let Some(class) = class_of(layout) else {
             return allocate(layout);
         };
+        if self.size == Size::Small {
+            return self.pool.allocate(class, layout);
+        }
         let own = match &mut self.own[class] {
             Some(own) if own.taken < own.slots => own,
             // A slab whose slots were all taken is as any other one.
             own => {
-                let Some(slab) = self.pool.take_whole_slab(class, self.is_large) else {
+                let Some(slab) = self.pool.take_whole_slab(class, self.size == Size::Large) else {
                     handle_alloc_error(layout)
                 };
                 own.insert(slab)
@@ -128,7 +151,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::super::tests::{Allocation, free, layout, slabs_in_use, take};
-    use super::{Batch, HUGE_PAGE_BYTES, LARGE_BYTES_MIN, Pool, Slab};
+    use super::{Batch, HUGE_PAGE_BYTES, LARGE_BYTES_MIN, OWN_BYTES_MIN, Pool, Slab};
 
     fn pool() -> &'static Pool {
         Box::leak(Box::new(Pool::new()))
@@ -160,7 +183,7 @@ mod tests {
                 }
             });
             for round in 0..40_u8 {
-                let mut batch = Batch::of(pool, 0);
+                let mut batch = Batch::of(pool, OWN_BYTES_MIN);
                 let mut kept = Vec::new();
                 for number in 0..700 {
                     let slot = take_of(&mut batch, 300, round);
@@ -182,7 +205,7 @@ mod tests {
     #[test]
     fn a_batch_returns_what_it_has_not_given_out() {
         let pool = pool();
-        let mut batch = Batch::of(pool, 0);
+        let mut batch = Batch::of(pool, OWN_BYTES_MIN);
         let first = take_of(&mut batch, 100, 1);
         let other_size = take_of(&mut batch, 1000, 2);
         drop(batch);
@@ -201,7 +224,7 @@ mod tests {
     fn a_slab_whose_slots_were_freed_before_the_end_of_the_batch_is_returned() {
         let pool = pool();
         let open = take(pool, 100, 1);
-        let mut batch = Batch::of(pool, 0);
+        let mut batch = Batch::of(pool, OWN_BYTES_MIN);
         let slot = take_of(&mut batch, 100, 2);
         free(pool, &slot);
         assert_eq!(slabs_in_use(pool), 2);
@@ -223,28 +246,50 @@ mod tests {
         };
         let huge_chunks = || {
             let chunks = pool.chunks.lock();
-            chunks.mapped.values().filter(|it| it.is_huge).count()
+            let huge = chunks.mapped.values().filter(|it| it.is_huge);
+            huge.inspect(|chunk| assert_eq!(chunk.slab(0).addr() % HUGE_PAGE_BYTES, 0))
+                .count()
         };
         let mut slots = large(3 * HUGE_PAGE_BYTES);
         assert_eq!(huge_chunks(), 2);
         // What the first one has left is used.
         slots.extend(large(HUGE_PAGE_BYTES / 2));
         assert_eq!(huge_chunks(), 2);
+        // A chunk of which a slab was returned is not filled any more.
+        for slot in slots.drain(..100) {
+            free(pool, &slot);
+        }
+        assert_eq!(huge_chunks(), 1);
         for slot in slots.drain(..) {
             free(pool, &slot);
         }
         // The last open slab of a size is kept.
-        assert!(slabs_in_use(pool) <= 2 && huge_chunks() <= 1);
+        assert!(slabs_in_use(pool) <= 2);
+        assert_eq!(huge_chunks(), 0);
         slots.extend(large(HUGE_PAGE_BYTES));
+        assert_eq!(huge_chunks(), 1);
         for slot in slots.iter().chain([&small]) {
             free(pool, slot);
         }
-        assert!(slabs_in_use(pool) <= 2 && huge_chunks() <= 1);
+        assert!(slabs_in_use(pool) <= 2);
+    }
+
+    #[test]
+    fn a_small_batch_fills_slabs_that_others_use() {
+        let pool = pool();
+        let open = take(pool, 100, 1);
+        let mut batch = Batch::of(pool, OWN_BYTES_MIN - 1);
+        let slot = take_of(&mut batch, 100, 2);
+        drop(batch);
+        assert_eq!(slabs_in_use(pool), 1);
+        for slot in [open, slot] {
+            free(pool, &slot);
+        }
     }
 
     #[test]
     fn large_allocations_are_those_of_the_program() {
-        let mut batch = Batch::of(pool(), 0);
+        let mut batch = Batch::of(pool(), OWN_BYTES_MIN);
         let memory = batch.allocate(layout(5000));
         // SAFETY: the memory was allocated with this layout, and is not used.
         unsafe { super::super::free(memory, layout(5000)) };
