@@ -1,16 +1,28 @@
 //! `etcdctl check perf`: writes at a fixed rate for 1 minute.
 
+use std::thread;
 use std::time::Duration;
 
 use revstore_tests::etcdctl::Session;
-use revstore_tests::on_every_server;
 use revstore_tests::poll;
 use revstore_tests::process::OutputStream;
-use revstore_tests::server::Servers;
+use revstore_tests::server::{ETCD, REVSTORE, Servers};
+use revstore_tests::tools::Tool;
 
-on_every_server! {
-    needs: [Etcdctl];
-    check_perf_completes_the_small_load,
+/// On both servers at once, so that one thread of the tests waits, and for one minute.
+#[test]
+fn check_perf_completes_on_every_server() {
+    thread::scope(|scope| {
+        for servers in [&ETCD, &REVSTORE] {
+            scope.spawn(|| {
+                servers.run(
+                    "check_perf_completes_on_every_server",
+                    &[Tool::Etcdctl],
+                    check_perf_completes_the_small_load,
+                );
+            });
+        }
+    });
 }
 
 /// The duration of the smallest load.
