@@ -130,7 +130,7 @@ enum Step {
 type Path = Vec<Step>;
 
 /// The fields of the features of a kind that are dropped.
-pub(in crate::builtin) struct Gates {
+pub(super) struct Gates {
     group: &'static str,
     kind: &'static str,
     features: Vec<Vec<Path>>,
@@ -174,14 +174,14 @@ impl Gates {
     }
 
     /// Returns the features of a kind, or `None` if it has none that are off.
-    pub(in crate::builtin) fn of(group: &str, kind: &str) -> Option<&'static Self> {
+    pub(super) fn of(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: LazyLock<Vec<Gates>> = LazyLock::new(|| KINDS.iter().map(Gates::new).collect());
         ALL.iter()
             .find(|known| known.kind == kind && known.group == group)
     }
 
     /// Drops the fields from a new version that the old version, if there is one, does not have.
-    pub(in crate::builtin) fn drop_fields(&self, new: &mut JsonObject, old: Option<&JsonObject>) {
+    pub(super) fn drop_fields(&self, new: &mut JsonObject, old: Option<&JsonObject>) {
         let Some(old) = old.filter(|_| self.counts) else {
             return self.drop_unused(new, old);
         };

@@ -525,8 +525,8 @@ impl Rules for BuiltinRules {
         table::cells(resource.group(), resource.kind(), object, now)
     }
 
-    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value> {
-        table::cells("autoscaling", "Scale", scale, (self.seconds)())
+    fn seconds(&self) -> i64 {
+        (self.seconds)()
     }
 
     fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {

@@ -19,7 +19,6 @@ use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
 use crate::managed_fields::{Conversions, CustomSchema, ReplicaPaths, merge_granular};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
-use crate::table;
 use crate::webhook::Clients;
 
 /// The verbs of all custom resources, in the order of discovery.
@@ -313,7 +312,7 @@ impl Rules for CustomRules {
         self.resource.cells(object, (self.seconds)())
     }
 
-    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value> {
-        table::cells("autoscaling", "Scale", scale, (self.seconds)())
+    fn seconds(&self) -> i64 {
+        (self.seconds)()
     }
 }

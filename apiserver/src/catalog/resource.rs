@@ -188,8 +188,8 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// Returns the cells of a row.
     fn cells(&self, object: &JsonObject) -> Vec<Value>;
 
-    /// Returns the cells of a row with the scale of an object.
-    fn scale_cells(&self, scale: &JsonObject) -> Vec<Value>;
+    /// Returns the time of day in seconds since 1970, from which ages are computed.
+    fn seconds(&self) -> i64;
 
     /// Returns the conditions of a row.
     fn row_conditions(&self, object: &JsonObject) -> Vec<Value> {

@@ -82,7 +82,7 @@ fn in_form(
     if accepted.form == Form::MetadataList {
         return Err(match resource.origin {
             Origin::Custom => Status::unclassified("content is not a list").into(),
-            Origin::Builtin => not_a_list(&resource.names.kind),
+            Origin::Builtin => not_a_list(&go_type(&resource.names.group, &resource.names.kind)),
         });
     }
     let included = include(exchange, accepted.form)?;
@@ -92,7 +92,17 @@ fn in_form(
     Ok(encoder.object(object).to_vec())
 }
 
-/// Returns the error of an object of a type that a client accepts only as a list.
+/// Returns the type of the objects of a built-in kind in kube-apiserver.
+fn go_type(group: &str, kind: &str) -> String {
+    let package = match group {
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        _ => group.split('.').next().unwrap_or_default(),
+    };
+    format!("*{package}.{kind}")
+}
+
+/// Returns the error of an object of a type in Go that a client accepts only as a list.
 pub(crate) fn not_a_list(ty: &str) -> RequestError {
     let message = format!(
         "you requested PartialObjectMetadataList, but the requested object is not a list ({ty})"

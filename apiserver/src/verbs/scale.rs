@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::builtin::edit;
 use crate::catalog::{Origin, Resource};
 use crate::http::{Accepted, Answer, Exchange, Form};
-use crate::table::{Column, scale_columns};
+use crate::table::{self, Column, scale_columns};
 use crate::verbs::read::{include, not_a_list};
 
 const API_VERSION: &str = "autoscaling/v1";
@@ -40,7 +40,7 @@ pub(crate) fn shown(
                 .iter()
                 .map(Column::definition)
                 .collect();
-            let cells = resource.rules.scale_cells(&scale);
+            let cells = table::cells("autoscaling", KIND, &scale, resource.rules.seconds());
             let table = TableForm::new(whole, &columns, move |_| cells.clone());
             let table = table.version(accepted.meta_version);
             Arc::new(table.include(include(exchange, Form::Table)?))

@@ -73,9 +73,23 @@ fn scales_have_all_forms() -> TestResult {
         );
         value(&exchange(server.endpoint(), method, path, &fields, body))
     };
-    for (path, name, replicas, name_format, age_type) in [
-        (format!("{deployments}/d/scale"), "d", 1, "", "string"),
-        (format!("{WIDGETS}/w/scale"), "w", 2, "name", "date"),
+    for (path, name, replicas, name_format, age_type, ty) in [
+        (
+            format!("{deployments}/d/scale"),
+            "d",
+            1,
+            "",
+            "string",
+            "*autoscaling.Scale",
+        ),
+        (
+            format!("{WIDGETS}/w/scale"),
+            "w",
+            2,
+            "name",
+            "date",
+            "*v1.Scale",
+        ),
     ] {
         let (code, table) = call("GET", &path, "Table", "");
         assert_eq!((code, &table["kind"]), (200, &json!("Table")), "{table}");
@@ -104,7 +118,13 @@ fn scales_have_all_forms() -> TestResult {
             (&metadata["metadata"]["name"], &metadata["spec"]),
             (&json!(name), &Value::Null)
         );
-        assert_eq!(call("GET", &path, "PartialObjectMetadataList", "").0, 406);
+        let (code, error) = call("GET", &path, "PartialObjectMetadataList", "");
+        assert_eq!(code, 406);
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.ends_with(&format!("is not a list ({ty})")),
+            "{message}"
+        );
         // A write answers in the form, too.
         let scale =
             json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 3}});
@@ -115,6 +135,17 @@ fn scales_have_all_forms() -> TestResult {
             "{table}"
         );
     }
+    let (code, error) = call(
+        "GET",
+        &format!("{deployments}/d"),
+        "PartialObjectMetadataList",
+        "",
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        code == 406 && message.ends_with("is not a list (*apps.Deployment)"),
+        "{message}"
+    );
     Ok(())
 }
 

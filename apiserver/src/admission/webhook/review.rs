@@ -199,7 +199,7 @@ impl ReviewVersion {
     }
 }
 
-/// The body of a request. The objects in it are not copied.
+/// The body of a request. Its objects are copied only if a resource version is added.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<'a> {
