@@ -12,10 +12,6 @@
 //! slab without used slots is returned to the system at once. So other programs can use the memory
 //! that a compaction frees, with any global allocator of this program.
 //!
-//! A [`Batch`] of many slots takes its slabs from chunks of huge pages, because page faults would be a quarter of the cost
-//! of a large fork. Up to one huge page, 2 MiB, is then used in part only, until other slabs fill it. The system reuses the
-//! memory of returned slabs in a huge page when it needs memory, or when the whole page is returned.
-//!
 //! Allocations above [`SLOT_BYTES_MAX`] come from the program's allocator.
 
 mod batch;
@@ -35,8 +31,6 @@ pub(crate) use batch::Batch;
 const SLAB_BYTES: usize = 64 << 10;
 /// The number of slabs in one chunk: the number of bits of its bit set.
 const CHUNK_SLABS: usize = u64::BITS as usize;
-/// The size and alignment of a huge page of the system, of which a chunk is a multiple.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The alignment of a slot, and the step between the sizes of small slots.
 const SLOT_ALIGN: usize = 8;
@@ -303,8 +297,6 @@ struct Chunks {
     mapped: BTreeMap<usize, Chunk>,
     /// The chunks with a free slab. The lowest is used first, so that the others become empty.
     with_free: BTreeSet<usize>,
-    /// The chunk of huge pages that was mapped last. It may be unmapped since, or have small pages.
-    huge: Option<usize>,
 }
 
 struct Chunk {
@@ -313,58 +305,19 @@ struct Chunk {
     offset: usize,
     /// Bit i: whether slab i is free.
     free: u64,
-    /// Whether the system may make huge pages of it: until a slab is returned.
-    is_huge: bool,
 }
 
 impl Chunk {
     /// Maps memory. It takes only addresses until it is written to.
     fn map() -> Option<Self> {
-        Self::map_aligned(SLAB_BYTES)
-    }
-
-    /// Maps memory of huge pages, where the system has them: two page faults instead of 1,024. What is written to takes a
-    /// huge page of memory.
-    fn map_huge() -> Option<Self> {
-        let chunk = Self::map_aligned(HUGE_PAGE_BYTES)?;
-        // If the call fails, the pages are small.
-        #[cfg(target_os = "linux")]
-        let _ = chunk.memory.advise_range(
-            memmap2::Advice::HugePage,
-            chunk.offset,
-            CHUNK_SLABS * SLAB_BYTES,
-        );
-        Some(Self {
-            is_huge: true,
-            ..chunk
-        })
-    }
-
-    /// Makes the system leave the pages of the chunk as they are, so that it does not fill what was returned of a huge page
-    /// with memory again.
-    fn keep_small(&mut self) {
-        if !std::mem::take(&mut self.is_huge) {
-            return;
-        }
-        // If the call fails, returned memory may be taken again.
-        #[cfg(target_os = "linux")]
-        let _ = self.memory.advise_range(
-            memmap2::Advice::NoHugePage,
-            self.offset,
-            CHUNK_SLABS * SLAB_BYTES,
-        );
-    }
-
-    fn map_aligned(align: usize) -> Option<Self> {
-        // More than the chunk, because mapped memory is aligned to small pages only.
-        let memory = MmapMut::map_anon(CHUNK_SLABS * SLAB_BYTES + align).ok()?;
+        // One slab more, because mapped memory is aligned to pages only.
+        let memory = MmapMut::map_anon((CHUNK_SLABS + 1) * SLAB_BYTES).ok()?;
         let memory = MmapRaw::from(memory);
-        let offset = memory.as_ptr().align_offset(align);
+        let offset = memory.as_ptr().align_offset(SLAB_BYTES);
         Some(Self {
             memory,
             offset,
             free: u64::MAX,
-            is_huge: false,
         })
     }
 
@@ -382,41 +335,18 @@ impl Chunks {
         Self {
             mapped: BTreeMap::new(),
             with_free: BTreeSet::new(),
-            huge: None,
         }
     }
 
     /// Removes and returns a free slab, or `None` if the system has no memory.
     fn take_slab(&mut self) -> Option<NonNull<Slab>> {
-        let address = match self.with_free.first() {
-            Some(address) => *address,
-            None => self.add(Chunk::map()?),
-        };
-        self.take_slab_of(address)
-    }
-
-    /// As [`Self::take_slab`], of a chunk of huge pages.
-    fn take_huge_slab(&mut self) -> Option<NonNull<Slab>> {
-        let has_free = |address: &usize| {
-            let chunk = self.mapped.get(address);
-            chunk.is_some_and(|chunk| chunk.is_huge && chunk.free != 0)
-        };
-        let address = match self.huge.filter(has_free) {
-            Some(address) => address,
-            None => self.add(Chunk::map_huge()?),
-        };
-        self.huge = Some(address);
-        self.take_slab_of(address)
-    }
-
-    fn add(&mut self, chunk: Chunk) -> usize {
-        let address = chunk.slab(0).addr();
-        self.mapped.insert(address, chunk);
-        self.with_free.insert(address);
-        address
-    }
-
-    fn take_slab_of(&mut self, address: usize) -> Option<NonNull<Slab>> {
+        if self.with_free.is_empty() {
+            let chunk = Chunk::map()?;
+            let address = chunk.slab(0).addr();
+            self.mapped.insert(address, chunk);
+            self.with_free.insert(address);
+        }
+        let address = *self.with_free.first()?;
         let chunk = self.mapped.get_mut(&address)?;
         let index = chunk.free.trailing_zeros();
         chunk.free &= !(1 << index);
@@ -445,7 +375,6 @@ impl Chunks {
             )
         };
         chunk.free |= 1 << (within / SLAB_BYTES);
-        chunk.keep_small();
         let is_unused = chunk.free == u64::MAX;
         chunks.with_free.insert(address);
         // One empty chunk is kept for the next slab.

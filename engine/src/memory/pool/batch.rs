@@ -3,35 +3,20 @@
 use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 
-use super::{
-    CLASSES, Chunks, HUGE_PAGE_BYTES, POOL, Pool, SLAB_BYTES, Slab, allocate, class_of, slot_bytes,
-};
+use super::{CLASSES, Chunks, POOL, Pool, SLAB_BYTES, Slab, allocate, class_of, slot_bytes};
 
 /// Allocates from slabs of its own, without a lock for each slot: beside a thread that frees many slots of the same size,
 /// which would change the same slabs, an allocation then costs half. Up to a slab of each size is unused until the batch is dropped.
 pub(crate) struct Batch {
     pool: &'static Pool,
     own: [Option<Own>; CLASSES],
-    size: Size,
-}
-
-/// What a batch takes for the bytes that it expects.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
-    /// No slabs of its own.
-    Small,
-    Medium,
-    /// Slabs of huge pages.
-    Large,
+    /// Whether there are slabs of its own.
+    has_own: bool,
 }
 
 /// The number of bytes from which on a batch has slabs of its own: so many that a mostly unused slab of each of a few sizes
 /// is little beside them.
 const OWN_BYTES_MIN: usize = 16 * SLAB_BYTES;
-
-/// The number of bytes from which on a batch takes huge pages: so many that the part of the last page that it may leave
-/// unused is small.
-const LARGE_BYTES_MIN: usize = 4 * HUGE_PAGE_BYTES;
 
 /// A slab that only the batch allocates from. For others all its slots are in use, until they are freed.
 #[derive(Clone, Copy)]
@@ -52,11 +37,7 @@ impl Batch {
         Self {
             pool,
             own: [None; CLASSES],
-            size: match bytes {
-                LARGE_BYTES_MIN.. => Size::Large,
-                OWN_BYTES_MIN.. => Size::Medium,
-                _ => Size::Small,
-            },
+            has_own: bytes >= OWN_BYTES_MIN,
         }
     }
 
@@ -65,14 +46,14 @@ impl Batch {
         let Some(class) = class_of(layout) else {
             return allocate(layout);
         };
-        if self.size == Size::Small {
+        if !self.has_own {
             return self.pool.allocate(class, layout);
         }
         let own = match &mut self.own[class] {
             Some(own) if own.taken < own.slots => own,
             // A slab whose slots were all taken is as any other one.
             own => {
-                let Some(slab) = self.pool.take_whole_slab(class, self.size == Size::Large) else {
+                let Some(slab) = self.pool.take_whole_slab(class) else {
                     handle_alloc_error(layout)
                 };
                 own.insert(slab)
@@ -98,14 +79,8 @@ impl Drop for Batch {
 
 impl Pool {
     /// Takes a new slab for a size. All its slots are in use; the caller gives them out.
-    fn take_whole_slab(&self, class: usize, is_huge: bool) -> Option<Own> {
-        let mut chunks = self.chunks.lock();
-        let slab = if is_huge {
-            chunks.take_huge_slab()?
-        } else {
-            chunks.take_slab()?
-        };
-        drop(chunks);
+    fn take_whole_slab(&self, class: usize) -> Option<Own> {
+        let slab = self.chunks.lock().take_slab()?;
         let header = Slab::new(slot_bytes(class));
         let slots = header.slots;
         let header = Slab {
@@ -151,7 +126,7 @@ mod tests {
     use std::sync::mpsc;
 
     use super::super::tests::{Allocation, free, layout, slabs_in_use, take};
-    use super::{Batch, HUGE_PAGE_BYTES, LARGE_BYTES_MIN, OWN_BYTES_MIN, Pool, Slab};
+    use super::{Batch, OWN_BYTES_MIN, Pool, Slab};
 
     fn pool() -> &'static Pool {
         Box::leak(Box::new(Pool::new()))
@@ -231,47 +206,6 @@ mod tests {
         drop(batch);
         assert_eq!(slabs_in_use(pool), 1);
         free(pool, &open);
-    }
-
-    #[test]
-    fn chunks_of_huge_pages_are_filled_one_after_the_other_and_unmapped_when_empty() {
-        let pool = pool();
-        let small = take(pool, 100, 1);
-        let large = |bytes| {
-            let mut batch = Batch::of(pool, LARGE_BYTES_MIN);
-            let slots: Vec<_> = (0..bytes / 1024)
-                .map(|_| take_of(&mut batch, 1000, 2))
-                .collect();
-            slots
-        };
-        let huge_chunks = || {
-            let chunks = pool.chunks.lock();
-            let huge = chunks.mapped.values().filter(|it| it.is_huge);
-            huge.inspect(|chunk| assert_eq!(chunk.slab(0).addr() % HUGE_PAGE_BYTES, 0))
-                .count()
-        };
-        let mut slots = large(3 * HUGE_PAGE_BYTES);
-        assert_eq!(huge_chunks(), 2);
-        // What the first one has left is used.
-        slots.extend(large(HUGE_PAGE_BYTES / 2));
-        assert_eq!(huge_chunks(), 2);
-        // A chunk of which a slab was returned is not filled any more.
-        for slot in slots.drain(..100) {
-            free(pool, &slot);
-        }
-        assert_eq!(huge_chunks(), 1);
-        for slot in slots.drain(..) {
-            free(pool, &slot);
-        }
-        // The last open slab of a size is kept.
-        assert!(slabs_in_use(pool) <= 2);
-        assert_eq!(huge_chunks(), 0);
-        slots.extend(large(HUGE_PAGE_BYTES));
-        assert_eq!(huge_chunks(), 1);
-        for slot in slots.iter().chain([&small]) {
-            free(pool, slot);
-        }
-        assert!(slabs_in_use(pool) <= 2);
     }
 
     #[test]
