@@ -10,6 +10,7 @@ mod storage;
 mod workload;
 
 pub(crate) use age::human;
+pub(crate) use workload::CUSTOM_SCALE;
 
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use revstore_watch_cache::encode::TableColumn;
 use revstore_watch_cache::registry::JsonObject;
 
 use crate::builtin::field::Field;
-use crate::catalog::Origin;
 use age::Clock;
 
 /// The definition of a column. Corresponds to `metav1.TableColumnDefinition`.
@@ -124,14 +124,6 @@ fn printer(group: &str, kind: &str) -> Option<&'static Printer> {
 /// Returns the columns of a kind.
 pub fn columns(group: &str, kind: &str) -> &'static [Column] {
     printer(group, kind).map_or(&DEFAULT, |printer| printer.columns)
-}
-
-/// Returns the columns of the scales of a resource.
-pub(crate) fn scale_columns(origin: Origin) -> &'static [Column] {
-    match origin {
-        Origin::Builtin => columns("autoscaling", "Scale"),
-        Origin::Custom => &workload::CUSTOM_SCALE,
-    }
 }
 
 /// Returns the cells of an object in the order of the columns. `now` is the time of day in seconds since

@@ -228,7 +228,7 @@ const DESIRED: Column = integer("Desired", "The number of replicas that are desi
 const AVAILABLE: Column = integer("Available", "The number of replicas.");
 
 /// The columns of scales of custom resources.
-pub(super) const CUSTOM_SCALE: [Column; 4] = [
+pub(crate) const CUSTOM_SCALE: [Column; 4] = [
     NAME,
     DESIRED,
     AVAILABLE,

@@ -8,6 +8,7 @@ use revstore_watch_cache::status::{Reason, Status};
 use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
 use serde_json::Value;
 
+use crate::builtin::edit;
 use crate::catalog::{Origin, Resource, Stored, form_id};
 use crate::control::past_object;
 use crate::http::{Accepted, Answer, Exchange, Form, Target};
@@ -138,23 +139,27 @@ pub(crate) fn shown(
             Origin::Custom => Answer::json(status, accepted, object.to_string().into_bytes()),
         };
     }
-    let text = |field: &str| {
-        let value = object
-            .get("metadata")
-            .and_then(|metadata| metadata.get(field));
-        value.and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let reference = ObjectRef {
-        namespace: resource.namespaced.then(|| text("namespace")),
-        name: text("name"),
-    };
-    let revision = Revision(text("resourceVersion").parse().unwrap_or_default());
     let kind = JsonKind::new(resource.names.api_version(), &*resource.names.kind);
-    let value =
-        serde_json::to_vec(&object).map_err(|error| RequestError::Internal(error.to_string()))?;
-    let object = Object::from_parts(&reference, revision, value, &kind);
+    let object = encodable(resource, &object, &kind)?;
     let bytes = in_form(exchange, resource, stored, accepted, &object)?;
     Answer::json(status, accepted, bytes)
+}
+
+/// Returns an object of a resource, or its scale, as forms write it.
+pub(crate) fn encodable(
+    resource: &Resource,
+    object: &JsonObject,
+    kind: &JsonKind,
+) -> Result<Object, RequestError> {
+    let text = |field| edit::text_at(object, &["metadata", field]);
+    let reference = ObjectRef {
+        namespace: resource.namespaced.then(|| text("namespace").to_owned()),
+        name: text("name").to_owned(),
+    };
+    let revision = Revision(text("resourceVersion").parse().unwrap_or_default());
+    let value =
+        serde_json::to_vec(object).map_err(|error| RequestError::Internal(error.to_string()))?;
+    Ok(Object::from_parts(&reference, revision, value, kind))
 }
 
 /// Returns what the rows of a table have of their objects.

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use revstore_watch_cache::api::ObjectRef;
 use revstore_watch_cache::encode::{Form as CacheForm, JsonForm, MetadataForm, TableForm};
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
+use revstore_watch_cache::{JsonKind, RequestError};
 use serde_json::Value;
 
-use crate::builtin::edit;
 use crate::catalog::{Origin, Resource};
 use crate::http::{Accepted, Answer, Exchange, Form};
-use crate::table::{self, Column, scale_columns};
-use crate::verbs::read::{include, not_a_list};
+use crate::table::{self, Column};
+use crate::verbs::read::{encodable, include, not_a_list};
 
 const API_VERSION: &str = "autoscaling/v1";
 const KIND: &str = "Scale";
@@ -36,10 +34,11 @@ pub(crate) fn shown(
         }
         Form::Metadata => Arc::new(MetadataForm::of(whole).version(accepted.meta_version)),
         Form::Table => {
-            let columns: Vec<_> = scale_columns(resource.origin)
-                .iter()
-                .map(Column::definition)
-                .collect();
+            let columns = match resource.origin {
+                Origin::Builtin => table::columns("autoscaling", KIND),
+                Origin::Custom => &table::CUSTOM_SCALE,
+            };
+            let columns: Vec<_> = columns.iter().map(Column::definition).collect();
             let cells = table::cells("autoscaling", KIND, &scale, resource.rules.seconds());
             let table = TableForm::new(whole, &columns, move |_| cells.clone());
             let table = table.version(accepted.meta_version);
@@ -49,19 +48,8 @@ pub(crate) fn shown(
             return Ok(Answer::value(status, accepted, &Value::Object(scale)));
         }
     };
-    let text = |field| edit::text_at(&scale, &["metadata", field]);
-    let reference = ObjectRef {
-        namespace: resource.namespaced.then(|| text("namespace").to_owned()),
-        name: text("name").to_owned(),
-    };
-    let revision = Revision(text("resourceVersion").parse().unwrap_or_default());
-    let value =
-        serde_json::to_vec(&scale).map_err(|error| RequestError::Internal(error.to_string()))?;
-    let kind = JsonKind::new(API_VERSION, KIND);
+    let scale = encodable(resource, &scale, &JsonKind::new(API_VERSION, KIND))?;
     let mut bytes = Vec::new();
-    form.write_object(
-        &Object::from_parts(&reference, revision, value, &kind),
-        &mut bytes,
-    );
+    form.write_object(&scale, &mut bytes);
     Answer::json(status, accepted, bytes)
 }
