@@ -12,6 +12,7 @@ pub mod control;
 mod http;
 pub mod identity;
 mod in_process;
+mod local_store;
 mod node;
 mod persist;
 mod run;
@@ -27,6 +28,7 @@ pub use config::{
 #[cfg(feature = "channel")]
 pub use in_process::Connector;
 pub use in_process::{InProcess, TokioClock};
+pub use local_store::LocalStore;
 pub use revstore_control::clock::ClockMode;
 /// The engine, for programs that use the store directly.
 pub use revstore_engine as engine;
@@ -38,7 +40,7 @@ pub use revstore_host::net::{
     ListenUrl, TlsError, TlsOptions, TlsVersion, UrlError,
 };
 pub use revstore_persist::{Fsync, Options as PersistOptions, Persist};
-pub use run::{StopSignal, run};
+pub use run::{StopSignal, run, run_with};
 pub use save_on_panic::SaveOnPanic;
 pub use server::{Server, ServerBuilder};
 pub use start_error::StartError;

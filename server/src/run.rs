@@ -26,6 +26,7 @@ use tracing::{info, warn};
 
 use crate::{
     config::{Config, ControlConfig},
+    local_store::LocalStore,
     node::{self, ServingNode, Sockets},
     persist::Store,
     start_error::StartError,
@@ -44,6 +45,20 @@ use crate::{
 /// # Errors
 /// A resource that the server needs is not available: a port, a file, threads.
 pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartError> {
+    run_with(config, warnings, |_| ())
+}
+
+/// Runs a server as [`run`](fn@run) does, and with it what `beside` returns, which is dropped when the server begins to stop.
+/// It is called in the runtime of the server when all ports are bound, before the first request is served. It is not
+/// called for a server with a journal, control or a quota, whose store is changed only by its requests.
+///
+/// # Errors
+/// As [`run`](fn@run).
+pub fn run_with<T>(
+    config: &Config,
+    warnings: &[String],
+    beside: impl FnOnce(LocalStore) -> T,
+) -> Result<StopSignal, StartError> {
     let log = Logger::open(&config.log)?;
     let _guard = log.install();
     panics::install_hook(&log);
@@ -63,7 +78,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
         .thread_name("revstore-worker")
         .build()
         .map_err(StartError::Runtime)?;
-    let stopped = runtime.block_on(serve(config));
+    let stopped = runtime.block_on(serve(config, beside));
     // The process does not wait for a running compaction.
     runtime.shutdown_background();
     let stopped = stopped?;
@@ -71,9 +86,13 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
     Ok(stopped)
 }
 
-async fn serve(config: &Config) -> Result<StopSignal, StartError> {
+async fn serve<T>(
+    config: &Config,
+    beside: impl FnOnce(LocalStore) -> T,
+) -> Result<StopSignal, StartError> {
     let mut signals = Signals::install(config.exit_with_stdin).map_err(StartError::Signals)?;
     let sockets = Sockets::bind(config, None)?;
+    let addresses = sockets.plain_client_addresses();
     let ready_line = config.exit_with_stdin.then(|| ready_line(&sockets));
     let clock = config.control.as_ref().map(ControlConfig::new_clock);
     let engine = match &clock {
@@ -86,6 +105,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     let journal = node.journal();
     let control = node.control();
     let shutdown = node.shutdown();
+    let beside = node.local_store(config, addresses).map(beside);
     let on_ready = || {
         systemd::notify_ready();
         if let Some(line) = ready_line {
@@ -109,6 +129,7 @@ async fn serve(config: &Config) -> Result<StopSignal, StartError> {
     info!(signal = signal.text(), "received signal; shutting down");
     log_end(config, "closing etcd server");
     systemd::notify_stopping();
+    drop(beside);
     shutdown.begin();
     serving.await;
     if let Some(control) = control {

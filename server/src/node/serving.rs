@@ -1,5 +1,7 @@
 //! A node on the ports of a server.
 
+use std::net::SocketAddr;
+
 use revstore_control::{Control, clock::ControlClock};
 use revstore_grpc::{Services, Shutdown};
 use revstore_host::net::{ClientIdentity, HttpOptions, Listener, TlsAcceptor};
@@ -11,6 +13,7 @@ use crate::{
     config::Config,
     control::{self, Controlled, Interceptor, Stage},
     http::Dispatch,
+    local_store::LocalStore,
     persist::{Journal, Store},
 };
 
@@ -137,6 +140,19 @@ impl ServingNode {
     /// Returns the journal, to close it in the end.
     pub(crate) fn journal(&self) -> Option<Journal> {
         self.journal.clone()
+    }
+
+    /// Returns the store for what else runs in the process, with the addresses of its clients, unless only requests may
+    /// change it.
+    pub(crate) fn local_store(
+        &self,
+        config: &Config,
+        addresses: Vec<SocketAddr>,
+    ) -> Option<LocalStore> {
+        match &self.served {
+            Served::Node(services) => LocalStore::new(config, services, addresses),
+            Served::Stage(..) => None,
+        }
     }
 
     /// Returns the control of a server that has it.

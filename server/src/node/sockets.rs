@@ -3,12 +3,13 @@
 use std::{
     fs::{DirBuilder, File},
     io::{self, Read},
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use revstore_control::service::Access;
 use revstore_grpc::{AuthOptions, AuthTokens, JwtTokens};
-use revstore_host::net::{BindError, ListenUrl, Listener, TlsAcceptor, TlsOptions};
+use revstore_host::net::{BindError, BoundAddress, ListenUrl, Listener, TlsAcceptor, TlsOptions};
 use tracing::info;
 
 use crate::{
@@ -75,6 +76,16 @@ impl Sockets {
     pub(crate) fn control_endpoint(&self) -> Option<String> {
         let (listener, _) = self.control.as_ref()?;
         Some(listener.endpoint())
+    }
+
+    /// Returns the TCP addresses of the client URLs without TLS.
+    pub(crate) fn plain_client_addresses(&self) -> Vec<SocketAddr> {
+        let plain = self.clients.iter().filter(|listener| !listener.is_tls());
+        let addresses = plain.filter_map(|listener| match listener.address() {
+            BoundAddress::Tcp(address) => Some(*address),
+            BoundAddress::Unix(_) => None,
+        });
+        addresses.collect()
     }
 
     /// Returns the listeners of the client URLs.
