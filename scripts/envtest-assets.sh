@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a directory for the variable KUBEBUILDER_ASSETS, with which controller-runtime's envtest and others start
-# revstore-apiserver in the place of kube-apiserver, and revstore in that of etcd.
+# revstore-apiserver in the place of kube-apiserver and of etcd.
 #
 #     scripts/envtest-assets.sh DIRECTORY [PROFILE]        the profile of the build: release by default, or debug
 #
@@ -26,11 +26,12 @@ esac
 mkdir -p "$1"
 destination=$(cd "$1" && pwd)
 cd "$here"
-cargo build --locked --quiet "${flags[@]}" -p revstore -p revstore-apiserver
+cargo build --locked --quiet "${flags[@]}" -p revstore-apiserver
 target=$(cargo metadata --locked --no-deps --format-version 1 |
     sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/$profile
-put "$target/revstore" etcd
 put "$target/revstore-apiserver" kube-apiserver
+# The same program, so that the server can run in the process of the etcd.
+put "$target/revstore-apiserver" etcd
 
 kubectl=
 for candidate in tests/.tools/bin/kubectl-1.36 "$(type -P kubectl || true)" tests/.tools/bin/kubectl-1.20; do

@@ -2,6 +2,7 @@
 
 mod admission;
 mod allocation;
+mod announcement;
 pub mod auth;
 mod bootstrap;
 pub mod builtin;
@@ -14,6 +15,7 @@ pub mod decode;
 mod discovery;
 mod evaluation;
 mod flow_control;
+mod hosting;
 mod http;
 mod load;
 pub mod managed_fields;
@@ -34,7 +36,7 @@ mod webhook;
 pub use admission::{PluginNames, TolerationSeconds};
 pub use allocation::{AddressRange, PortRange, RangeError, ServiceRanges};
 pub use catalog::RuntimeConfig;
-pub use config::{Chance, Config, EtcdServers, Invocation, parse, parse_in_place};
+pub use config::{Chance, CommandLine, Config, EtcdServers, Invocation, parse, parse_in_place};
 pub use controllers::{Controllers, ControllersError};
 pub use load::LoadError;
 pub use revstore::ClockMode;
@@ -42,7 +44,7 @@ pub use revstore::ControlConfig;
 /// The control of servers by tests.
 pub use revstore_control as control_api;
 pub use revstore_host::net::ListenUrl;
-pub use run::{StopSignal, run};
+pub use run::{StopSignal, run, run_etcd, run_in_place};
 pub use server::{ApiServer, ApiServerBuilder, StartError};
 pub use storage::EtcdError;
 pub use webhook::{RouteError, WebhookRoute};

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use revstore_apiserver::Invocation;
+use revstore_apiserver::{CommandLine, Invocation, parse};
 use revstore_control::ctl;
+use revstore_host::config::ConfigError;
 
 #[cfg(feature = "mimalloc")]
 #[global_allocator]
@@ -20,39 +22,69 @@ fn main() -> ExitCode {
     }
     let mut arguments = env::args_os();
     let program = arguments.next().map(PathBuf::from).unwrap_or_default();
-    // The name in a directory of binaries for envtest.
-    let invocation = if program
-        .file_name()
-        .is_some_and(|name| name == "kube-apiserver")
-    {
-        revstore_apiserver::parse_in_place(arguments, env::vars_os())
-    } else {
-        revstore_apiserver::parse(arguments, env::vars_os())
+    // The names in a directory of binaries for envtest.
+    let ended = match program.file_name().and_then(OsStr::to_str) {
+        Some("etcd") => serve_etcd(),
+        Some("kube-apiserver") => serve_in_place(&CommandLine::new(arguments, env::vars_os())),
+        _ => serve(),
     };
-    let invocation = match invocation {
-        Ok(invocation) => invocation,
-        Err(error) => {
-            report(&error);
-            return ExitCode::from(error.exit_code());
-        }
-    };
-    let result: Result<(), Box<dyn Error>> = match invocation {
-        Invocation::Print(text) => io::stdout().write_all(text.as_bytes()).map_err(Into::into),
-        Invocation::Serve { config, warnings } => match revstore_apiserver::run(*config, &warnings)
-        {
-            Ok(signal) => signal.exit(),
-            Err(error) => Err(error.into()),
-        },
-    };
-    match result {
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            report(&*error);
-            ExitCode::FAILURE
+        Err((error, exit_code)) => {
+            let _ = writeln!(io::stderr(), "revstore-apiserver: {error}");
+            ExitCode::from(exit_code)
         }
     }
 }
 
-fn report(error: &dyn Error) {
-    let _ = writeln!(io::stderr(), "revstore-apiserver: {error}");
+/// An error, and the exit status of a process that ends with it.
+type Failure = (Box<dyn Error>, u8);
+
+fn serve() -> Result<(), Failure> {
+    match invalid(parse(env::args_os().skip(1), env::vars_os()))? {
+        Invocation::Print(text) => print(&text),
+        Invocation::Serve { config, warnings } => {
+            let stopped = revstore_apiserver::run(*config, &warnings);
+            stopped.map_err(failed)?.exit()
+        }
+    }
+}
+
+fn serve_in_place(line: &CommandLine) -> Result<(), Failure> {
+    match invalid(line.parse_in_place())? {
+        Invocation::Print(text) => print(&text),
+        Invocation::Serve { config, warnings } => {
+            let stopped = revstore_apiserver::run_in_place(*config, &warnings, line);
+            stopped.map_err(failed)?.exit()
+        }
+    }
+}
+
+fn serve_etcd() -> Result<(), Failure> {
+    match invalid(revstore::parse(env::args_os().skip(1), env::vars_os()))? {
+        revstore::Invocation::Print(text) => print(&text),
+        revstore::Invocation::Serve { config, warnings } => {
+            let stopped = revstore_apiserver::run_etcd(&config, &warnings);
+            stopped.map_err(failed)?.exit_by_signal()
+        }
+    }
+}
+
+/// Writes to standard output. A closed pipe, as after `--help | head`, is not an error.
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn invalid<T>(parsed: Result<T, ConfigError>) -> Result<T, Failure> {
+    parsed.map_err(|error| {
+        let exit_code = error.exit_code();
+        (error.into(), exit_code)
+    })
+}
+
+fn failed(error: impl Error + 'static) -> Failure {
+    (error.into(), 1)
 }

@@ -129,7 +129,8 @@ revstore_host::flags! {
     "Storage" {
         STORAGE: String = "storage", "",
             "Where the objects are: 'embedded', in this process, or 'etcd', in a cluster. The default is 'etcd' if \
-             --etcd-servers is given.",
+             --etcd-servers is given. Without this flag, a process under the name kube-apiserver lets its etcd run the server, \
+             if that is a process of this program.",
             suggestions: &["embedded", "etcd"];
         ETCD_SERVERS: Vec<String> = "etcd-servers", "",
             "The client URLs of the etcd cluster, comma-separated.";

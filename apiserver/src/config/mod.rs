@@ -1,5 +1,6 @@
 //! The configuration of the server.
 
+mod command_line;
 mod flags;
 mod kube_apiserver;
 mod service_accounts;
@@ -23,6 +24,7 @@ use crate::catalog::RuntimeConfig;
 use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
 
+pub use command_line::CommandLine;
 pub use storage::EtcdServers;
 
 /// The task that a command line and its environment give to the process.
@@ -99,6 +101,8 @@ pub struct Config {
     pub kubeconfig_out: Option<PathBuf>,
     /// The etcd cluster with the objects; `None` for a store in this process.
     pub etcd: Option<EtcdServers>,
+    /// Whether [`run_in_place`](crate::run_in_place) lets the etcd run the server in its process, if that can.
+    pub may_be_hosted: bool,
     /// The beginning of all keys.
     pub etcd_prefix: String,
     /// The ranges from which services get addresses and ports of the nodes.
@@ -221,11 +225,6 @@ impl Config {
         ] {
             not_negative(name, time.0)?;
         }
-        let inflight = |name: &str, number: i64| {
-            u32::try_from(number).map_err(|_| {
-                ConfigError::new(format!("--{name}={number}: must be from 0 to {}", u32::MAX))
-            })
-        };
         let reads = inflight(
             "max-requests-inflight",
             values.get(&flags::MAX_REQUESTS_INFLIGHT),
@@ -263,6 +262,7 @@ impl Config {
             service_ranges,
             etcd_listen_urls,
             etcd,
+            may_be_hosted: false,
             etcd_compaction_interval: storage::compaction_interval(values)?,
             event_ttl: event_ttl(values)?,
             load: values.get(&flags::LOAD),
@@ -291,6 +291,9 @@ impl Config {
         let mut config = Self::from_values(values)?;
         config.controllers = given.unwrap_or(Controllers::none());
         config.admission_plugins = config.admission_plugins.in_place();
+        config.may_be_hosted = config.etcd.is_some()
+            && config.control.is_none()
+            && values.get(&flags::STORAGE).is_empty();
         // kube-apiserver has no anonymous requests if everything is allowed.
         config.anonymous_auth &=
             !(config.authorization_modes).contains(&AuthorizationMode::AlwaysAllow);
@@ -322,6 +325,12 @@ fn http_address(values: &mut Values) -> Result<Option<SocketAddr>, ConfigError> 
         )),
         Err(error) => fail(format!("--listen-http={text}: {error}")),
     }
+}
+
+/// Checks a limit of requests in flight.
+fn inflight(name: &str, number: i64) -> Result<u32, ConfigError> {
+    let error = |_| ConfigError::new(format!("--{name}={number}: must be from 0 to {}", u32::MAX));
+    u32::try_from(number).map_err(error)
 }
 
 /// Checks the number of a flag.

@@ -89,6 +89,9 @@ pub enum StartError {
     /// The runtime cannot start.
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
+    /// The etcd that runs the server in its process cannot start it.
+    #[error("{0}")]
+    Hosted(String),
     /// The start was given up, because the process is to end.
     #[error("the start was given up")]
     Stopped,

@@ -14,6 +14,7 @@ use exchange::exchange;
 pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Sends one request, and returns the status and the body of the answer.
+#[allow(dead_code, reason = "not all programs of tests use it")]
 pub(crate) fn send(server: &ApiServer, method: &str, path: &str, body: &str) -> (u16, String) {
     send_to(server.endpoint(), method, path, body)
 }
@@ -38,6 +39,7 @@ pub(crate) fn value(answer: &(u16, String)) -> (u16, Value) {
 /// A watch that reads its events as lines.
 pub(crate) struct Watch(BufReader<TcpStream>);
 
+#[allow(dead_code, reason = "not all programs of tests use it")]
 impl Watch {
     pub(crate) fn open(server: &ApiServer, path: &str) -> Self {
         let address = server.endpoint().trim_start_matches("http://");

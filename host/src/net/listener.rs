@@ -70,6 +70,13 @@ pub struct BindError {
     source: io::Error,
 }
 
+impl BindError {
+    /// Returns whether the address is in use by another socket.
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AddrInUse
+    }
+}
+
 /// A bound socket. The system queues connections from the binding on. [`serve`](Self::serve) accepts them.
 #[derive(Debug)]
 pub struct Listener {

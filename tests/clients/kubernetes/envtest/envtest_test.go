@@ -1,4 +1,4 @@
-// Package envtest starts the server under test in the place of kube-apiserver, with the envtest package of
+// Package envtest starts the server under test in the place of kube-apiserver and of etcd, with the envtest package of
 // controller-runtime.
 package envtest
 
@@ -34,8 +34,8 @@ func runWithAssets(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(directory)
-	for name, variable := range map[string]string{"kube-apiserver": "APISERVER", "etcd": "SERVER"} {
-		if err := os.Symlink(os.Getenv(variable), filepath.Join(directory, name)); err != nil {
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if err := os.Symlink(os.Getenv("APISERVER"), filepath.Join(directory, name)); err != nil {
 			panic(err)
 		}
 	}
