@@ -1,8 +1,8 @@
 //! What the caller of control waits for: copies of the store of a server, and its replacement.
 //!
 //! Names are `control/operation/keys` for the time that passes, and `control_cpu/operation/keys` for the CPU time of the
-//! calling thread. The second one does not contain waits for a busy machine. A checkpoint and a restore begin when the store
-//! before has been freed, as between two tests; `restore_at_once` does not wait for that.
+//! calling thread. The second one contains neither waits for a busy machine nor what a second thread copies. A checkpoint and
+//! a restore begin when the store before has been freed, as between two tests; `restore_at_once` does not wait for that.
 //!
 //! Expected for 100,000 keys of one version: at most 15 ms for a checkpoint, a restore and a fork, which is 150 ns for each
 //! key. A reset does not depend on the number of keys.

@@ -21,9 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The engine has no network and needs no runtime. Calls run on the thread of the caller, watches
-//! can be read by threads and by tasks of any executor, and the time comes from a [`Clock`]. Tests
-//! use a [`ManualClock`] and do not wait.
+//! The engine has no network and needs no runtime. Calls run on the thread of the caller; only the
+//! [fork](Engine::fork) of a large engine takes a second one, too. Watches can be read by threads and
+//! by tasks of any executor, and the time comes from a [`Clock`]. Tests use a [`ManualClock`] and do
+//! not wait.
 //!
 //! # Under a model checker
 //! With `--cfg loom` or `--cfg shuttle` the locks, atomics and wakers of the engine are those of a

@@ -94,6 +94,14 @@ impl Position {
             None => self.revision.next().start(),
         }
     }
+
+    /// Returns the position before this one.
+    pub(crate) fn previous(self) -> Self {
+        match self.sub.checked_sub(1) {
+            Some(sub) => Self { sub, ..self },
+            None => self.revision.previous().end(),
+        }
+    }
 }
 
 impl fmt::Display for Position {

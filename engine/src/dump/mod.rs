@@ -2,11 +2,16 @@
 //! into an engine.
 //!
 //! `state` reads a dump, `follower` the changes after it, and `restore` builds an engine from both. `fork`
-//! builds an engine that shares its records with another one. etcd's
+//! builds an engine that shares its records with another one: `copy` copies the references to them in parts, `part` is one
+//! of these, and `helper` a second thread that copies some. etcd's
 //! counterparts are the database file, the write-ahead log, and `mvcc.store.restore`.
 
+mod copy;
 mod follower;
 mod fork;
+#[cfg(not(any(loom, shuttle)))]
+mod helper;
+mod part;
 mod restore;
 mod state;
 

@@ -115,7 +115,7 @@ impl Dump {
         }
     }
 
-    pub(super) fn store(&self) -> &Store {
+    pub(super) fn store(&self) -> &Arc<Store> {
         &self.store
     }
 

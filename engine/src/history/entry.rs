@@ -164,11 +164,7 @@ impl Entry {
         position: Position,
         guard: &'g Guard,
     ) -> Option<Record<'g>> {
-        let before = match position.sub.checked_sub(1) {
-            Some(sub) => Position { sub, ..position },
-            None => position.revision.previous().end(),
-        };
-        self.version_at(before, guard)
+        self.version_at(position.previous(), guard)
     }
 
     /// Prefetches the memory that a read of the newest version accesses. A caller that prefetches

@@ -75,6 +75,26 @@ impl Log {
         }
     }
 
+    /// Divides the records from `from` to `through`, both inclusive, into about `parts` parts, in order. Returns the first
+    /// and the last position of each; there is at least one.
+    pub(crate) fn parts(
+        &self,
+        from: Position,
+        through: Position,
+        parts: usize,
+    ) -> Vec<(Position, Position)> {
+        let mut divided = Vec::new();
+        let mut start = from;
+        for bound in self.records.bounds(parts, &pin()) {
+            if start < bound && bound <= through {
+                divided.push((start, bound.previous()));
+                start = bound;
+            }
+        }
+        divided.push((start, through));
+        divided
+    }
+
     /// Returns some of the records from `from` to `through`, both inclusive, and whether they are the
     /// last ones: the records of one leaf.
     pub(crate) fn slice<'g>(

@@ -104,6 +104,20 @@ impl Sequence {
         count.min(max)
     }
 
+    /// Returns the positions at which about `parts` parts of similar length begin, without that of the first part: at most
+    /// twice as many, and fewer of a short sequence.
+    pub(crate) fn bounds(&self, parts: usize, guard: &Guard) -> Vec<Position> {
+        let mut level: Vec<_> = self.0.load(guard).into_iter().collect();
+        while 2 * level.len() <= parts && level.first().is_some_and(|run| !run.is_leaf()) {
+            let children = level.iter().flat_map(|run| run.children());
+            level = children.filter_map(|child| child.load(guard)).collect();
+        }
+        let step = (level.len() / parts.max(1)).max(1);
+        let others = level.into_iter().step_by(step).skip(1);
+        let firsts = others.filter_map(|run| first(run, guard));
+        firsts.map(KeyValue::position).collect()
+    }
+
     /// Adds a record, whose position is after all others.
     pub(crate) fn push(&self, _: &mut SequenceWriter, record: KeyValue, guard: &Guard) {
         let Some(root) = self.0.load(guard) else {
@@ -199,6 +213,14 @@ impl NewSequence {
             }
         }
         self.left = self.left.saturating_sub(1);
+    }
+
+    /// Adds the records of another one, which are after all others, without a copy.
+    pub(crate) fn append(&mut self, other: Self) {
+        self.full.extend(self.last.take());
+        self.full.extend(other.full);
+        self.last = other.last;
+        self.left = other.left;
     }
 
     pub(crate) fn finish(self) -> (Sequence, SequenceWriter) {

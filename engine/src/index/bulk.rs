@@ -2,9 +2,9 @@
 
 use super::editor::{CHILDREN_MAX, LEAF_ENTRIES_MAX};
 use super::replacement::widen_prefix;
-use super::tree::{live_of, sorted};
+use super::tree::{Tree, live_of, sorted};
 use crate::history::Entry;
-use crate::memory::{Batch, NewNode};
+use crate::memory::{Batch, NewNode, NodeCell};
 
 /// A node that no other one contains yet, with a lower bound of its keys.
 #[derive(Debug)]
@@ -66,7 +66,17 @@ impl SortedTree {
         }
     }
 
-    fn end_leaf(&mut self) {
+    /// Adds the entries of another one, which are after all others, without a copy.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.end_leaf();
+        other.end_leaf();
+        self.leaves.append(&mut other.leaves);
+        self.left = other.left;
+        self.len += other.len;
+    }
+
+    /// Ends the last leaf, in which the next entry has no place then.
+    pub(crate) fn end_leaf(&mut self) {
         let Some(Leaf { mut node, live }) = self.leaf.take() else {
             return;
         };
@@ -76,8 +86,14 @@ impl SortedTree {
         self.leaves.push(Part { node, first });
     }
 
-    /// Returns the root and the number of entries.
-    pub(super) fn finish(mut self) -> (NewNode<Entry>, usize) {
+    /// Frees the tree and its entries.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn discard(self) {
+        drop(self.finish());
+    }
+
+    /// Returns the tree and the number of entries.
+    pub(super) fn finish(mut self) -> (Tree, usize) {
         self.end_leaf();
         let mut level = self.leaves;
         let mut height = 1;
@@ -90,10 +106,11 @@ impl SortedTree {
             }
             height += 1;
         }
-        match level.pop() {
-            Some(root) => (root.node, self.len),
-            None => (NewNode::new(0, 0, 0), self.len),
-        }
+        let root = level
+            .pop()
+            .map_or_else(|| NewNode::new(0, 0, 0), |root| root.node);
+        let root = NodeCell::new(root);
+        (Tree { root }, self.len)
     }
 }
 

@@ -74,10 +74,9 @@ impl Editor {
     /// Finishes a tree, and returns it with the right to change it.
     pub(crate) fn of_sorted(faults: Faults, tree: SortedTree) -> (Tree, Self) {
         let (_, mut editor) = Self::new(faults);
-        let (root, len) = tree.finish();
+        let (tree, len) = tree.finish();
         editor.len = len;
-        let root = NodeCell::new(root);
-        (Tree { root }, editor)
+        (tree, editor)
     }
 
     /// Returns the number of keys, live or not.

@@ -12,6 +12,8 @@ mod tree;
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
+
 use crate::fault::{Fault, Faults};
 use crate::history::{Entry, KeyValue, PendingRecord, Record, Removed};
 use crate::key::KeyRange;
@@ -242,6 +244,23 @@ impl Index {
             sub: self.counted.sub.load(Ordering::Acquire),
         };
         Count { live, through }
+    }
+
+    /// Divides all keys into about `parts` ranges, in order; there is at least one. They have about the same number of
+    /// entries, until the index changes.
+    pub(crate) fn parts(&self, parts: usize) -> Vec<KeyRange> {
+        let guard = pin();
+        let mut divided = Vec::new();
+        let mut start = Bytes::new();
+        for bound in self.tree.bounds(parts, &guard) {
+            if *start < *bound {
+                let end = Bytes::copy_from_slice(bound);
+                divided.push(KeyRange::within(start, end.clone()));
+                start = end;
+            }
+        }
+        divided.push(KeyRange::From(start));
+        divided
     }
 
     /// Returns the number of keys, including deleted ones.

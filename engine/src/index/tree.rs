@@ -63,6 +63,23 @@ impl Tree {
         below + (node.live() & low_bits(at)).count_ones() as usize
     }
 
+    /// Returns the keys at which about `parts` parts of similar length begin, without that of the first part: at most twice as
+    /// many, and fewer of a small tree.
+    pub(crate) fn bounds<'g>(&'g self, parts: usize, guard: &'g Guard) -> Vec<&'g [u8]> {
+        let root = self.root.load(guard);
+        let mut bounds = Vec::new();
+        for levels in 0..root.height() {
+            bounds.clear();
+            separators(root, levels, guard, &mut bounds);
+            if 2 * bounds.len() >= parts {
+                break;
+            }
+        }
+        let step = (bounds.len() / parts.max(1)).max(1);
+        let others = bounds.into_iter().skip(step - 1).step_by(step);
+        others.map(Entry::key).collect()
+    }
+
     /// Calls `visit` with the entries from `start` on in key order, one leaf at a time, until it
     /// breaks.
     pub(crate) fn visit_from<'g, B>(
@@ -123,6 +140,22 @@ pub(super) fn live_of(node: Node<'_, Entry>) -> u32 {
         node.live().count_ones()
     } else {
         sum(node.lives(node.len()))
+    }
+}
+
+/// Adds the separators of an inner node and of some levels below it, in key order.
+fn separators<'g>(
+    node: Node<'g, Entry>,
+    levels: u32,
+    guard: &'g Guard,
+    found: &mut Vec<&'g Entry>,
+) {
+    let items = sorted(node).items;
+    for (at, child) in node.children(items.len()).iter().enumerate() {
+        if levels > 0 {
+            separators(child.load(guard), levels - 1, guard, found);
+        }
+        found.extend(items.get(at));
     }
 }
 

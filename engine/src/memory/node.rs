@@ -65,6 +65,8 @@ pub(crate) struct NodeCell<T> {
     _items: PhantomData<T>,
 }
 
+// SAFETY: a new node owns its items, and no other thread has it.
+unsafe impl<T: Send> Send for NewNode<T> {}
 // SAFETY: a cell owns the items of its node, and lends them to several threads.
 unsafe impl<T: Send + Sync> Send for NodeCell<T> {}
 // SAFETY: as for `Send`.

@@ -65,6 +65,8 @@ pub(crate) struct RunCell<T> {
     _items: PhantomData<T>,
 }
 
+// SAFETY: a new run owns its items, and no other thread has it.
+unsafe impl<T: Send> Send for NewRun<T> {}
 // SAFETY: a cell owns the items of its run, and lends them to several threads.
 unsafe impl<T: Send + Sync> Send for RunCell<T> {}
 // SAFETY: as for `Send`.

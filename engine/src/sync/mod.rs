@@ -87,6 +87,9 @@ pub(crate) enum Rank {
     Deadlines,
     /// The time of a clock and the objects registered with it.
     Clock,
+    /// The parts of a copy of a store.
+    #[cfg(not(any(loom, shuttle)))]
+    Copy,
     /// The slots of one size in the pool.
     #[cfg(not(any(loom, shuttle, revstore_heap)))]
     PoolClass,
@@ -101,7 +104,7 @@ mod held {
     use std::cell::RefCell;
 
     /// The maximum number of locks that a thread holds: each rank once.
-    const HELD_MAX: usize = 16;
+    const HELD_MAX: usize = 17;
 
     /// The ranks that a thread holds. Needs no drop: memory is also freed, under locks, by destructors
     /// of other data of a thread that ends, and these run in any order.

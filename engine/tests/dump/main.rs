@@ -4,6 +4,7 @@
 
 mod fork;
 mod jump;
+mod large;
 
 use std::time::Duration;
 
