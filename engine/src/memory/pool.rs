@@ -20,9 +20,11 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::{self, NonNull};
 
+#[cfg(target_os = "linux")]
+use memmap2::Advice;
 use memmap2::{MmapMut, MmapRaw};
 
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Arc, Mutex, Rank};
 
 pub(crate) use batch::Batch;
 
@@ -163,7 +165,7 @@ impl Pool {
         let mut class = self.classes[class].lock();
         if class.open.is_null() {
             let new = self.chunks.lock().take_slab();
-            let Some(new) = new else {
+            let Some(FreeSlab { slab: new, .. }) = new else {
                 drop(class);
                 handle_alloc_error(layout);
             };
@@ -300,11 +302,30 @@ struct Chunks {
 }
 
 struct Chunk {
-    memory: MmapRaw,
+    memory: Arc<MmapRaw>,
     /// The offset of the first slab in the memory.
     offset: usize,
     /// Bit i: whether slab i is free.
     free: u64,
+}
+
+/// A slab that was taken, in its chunk.
+struct FreeSlab {
+    slab: NonNull<Slab>,
+    memory: Arc<MmapRaw>,
+    offset: usize,
+}
+
+impl FreeSlab {
+    /// Has the system provide all pages of the slab, for less than page faults at the first accesses cost. Without effect
+    /// where it cannot.
+    fn populate(&self) {
+        let (memory, offset) = (&self.memory, self.offset);
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise_range(Advice::PopulateWrite, offset, SLAB_BYTES);
+        #[cfg(not(target_os = "linux"))]
+        let _ = (memory, offset);
+    }
 }
 
 impl Chunk {
@@ -312,7 +333,7 @@ impl Chunk {
     fn map() -> Option<Self> {
         // One slab more, because mapped memory is aligned to pages only.
         let memory = MmapMut::map_anon((CHUNK_SLABS + 1) * SLAB_BYTES).ok()?;
-        let memory = MmapRaw::from(memory);
+        let memory = Arc::new(MmapRaw::from(memory));
         let offset = memory.as_ptr().align_offset(SLAB_BYTES);
         Some(Self {
             memory,
@@ -339,7 +360,7 @@ impl Chunks {
     }
 
     /// Removes and returns a free slab, or `None` if the system has no memory.
-    fn take_slab(&mut self) -> Option<NonNull<Slab>> {
+    fn take_slab(&mut self) -> Option<FreeSlab> {
         if self.with_free.is_empty() {
             let chunk = Chunk::map()?;
             let address = chunk.slab(0).addr();
@@ -348,12 +369,16 @@ impl Chunks {
         }
         let address = *self.with_free.first()?;
         let chunk = self.mapped.get_mut(&address)?;
-        let index = chunk.free.trailing_zeros();
+        let index = chunk.free.trailing_zeros() as usize;
         chunk.free &= !(1 << index);
         if chunk.free == 0 {
             self.with_free.remove(&address);
         }
-        NonNull::new(chunk.slab(index as usize))
+        Some(FreeSlab {
+            slab: NonNull::new(chunk.slab(index))?,
+            memory: chunk.memory.clone(),
+            offset: chunk.offset + index * SLAB_BYTES,
+        })
     }
 
     /// Marks an unused slab as free, and returns its pages to the system. Returns its chunk if that

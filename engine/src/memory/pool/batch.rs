@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 use super::{CLASSES, Chunks, POOL, Pool, SLAB_BYTES, Slab, allocate, class_of, slot_bytes};
 
 /// Allocates from slabs of its own, without a lock for each slot: beside a thread that frees many slots of the same size,
-/// which would change the same slabs, an allocation then costs half. Up to a slab of each size is unused until the batch is dropped.
+/// which would change the same slabs, an allocation then costs half. Up to a slab of each size is unused until the batch is dropped,
+/// and its pages are provided until it is freed.
 pub(crate) struct Batch {
     pool: &'static Pool,
     own: [Option<Own>; CLASSES],
@@ -80,7 +81,10 @@ impl Drop for Batch {
 impl Pool {
     /// Takes a new slab for a size. All its slots are in use; the caller gives them out.
     fn take_whole_slab(&self, class: usize) -> Option<Own> {
-        let slab = self.chunks.lock().take_slab()?;
+        let free = self.chunks.lock().take_slab()?;
+        // Nearly all slots are given out soon.
+        free.populate();
+        let slab = free.slab;
         let header = Slab::new(slot_bytes(class));
         let slots = header.slots;
         let header = Slab {
