@@ -151,8 +151,8 @@ class Session:
         lists = self.records("list")
         watches = self.records("watch")
         opened = [r for r in watches if r["event"] == "opened"]
-        # The end of a request for which no watch was opened, with an error or without an answer. 101 is that of a WebSocket.
-        refused = [r for r in watches if r["event"] == "ended" and not int(r["watch"]) and r["status"] not in (101, 200)]
+        # A request for which no watch was opened, with an error or without an answer. 101 is that of a WebSocket.
+        refused = [r for r in watches if r["event"] == "request" and r["status"] not in (101, 200)]
         whole = {r["watch"] for r in watches if r["event"] == "progress" and int(r["revision"]) == self.first}
         # The later pages of a list do not have the first object.
         whole_lists = [r for r in lists if r["status"] == 200]
