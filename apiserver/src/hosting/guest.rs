@@ -19,7 +19,7 @@ use crate::version::REVSTORE_VERSION;
 /// The time in which a host must accept or decline.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The time in which a host must have stopped a server, beyond the delay of its shutdown.
-const STOP_LIMIT: Duration = Duration::from_secs(5);
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A server that a host runs for this process. It stops when this is dropped.
 #[derive(Debug)]
