@@ -138,7 +138,7 @@ impl Engine {
     /// The two share the versions, with their keys and values, until both have dropped them. The fork
     /// copies each key once for its index, so it takes about 150 ns of CPU time and 150 bytes for a key, and
     /// 50 ns and 16 bytes for each further version. From 32,768 keys or versions on, a second thread copies
-    /// about half of them, if there are two processors; no call waits for one that gets no processor. Writers of this engine are stopped for a copy of its leases
+    /// about half of them, if there are two processors; the call waits for it at most about 1 ms. Writers of this engine are stopped for a copy of its leases
     /// only, and compactions go on; what they remove meanwhile is freed at the end of the call.
     ///
     /// ```
