@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::catalog::{Group, Groups, Names, Origin, Resource, Subresource, Version};
+use crate::components::Components;
 use crate::http::{Answer, Exchange, Form, Offer, Route, method_not_allowed};
 
 /// The content type of the aggregated form.
@@ -157,7 +158,7 @@ fn resource_value(resource: &Resource) -> Value {
     if !names.categories.is_empty() {
         value["categories"] = json!(names.categories);
     }
-    if resource.stored.is_some() {
+    if resource.stored.is_some() && !Components::are(resource) {
         value["storageVersionHash"] = storage_version_hash(names).into();
     }
     value

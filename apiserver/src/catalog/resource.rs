@@ -276,7 +276,8 @@ impl Resource {
     // WC-401.
     pub(crate) fn check_path(&self, verb: &str, target: &Target) -> Result<(), RequestError> {
         let has_namespace = !target.namespace.is_empty();
-        if has_namespace && !self.namespaced {
+        let has_watch = self.verbs.iter().any(|verb| *verb == "watch");
+        if has_namespace && !self.namespaced || target.is_watch_path && !has_watch {
             return Err(Status::unknown_resource().into());
         }
         if self.namespaced && !has_namespace {

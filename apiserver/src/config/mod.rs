@@ -21,6 +21,7 @@ use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::{AddressRange, ServiceRanges};
 use crate::auth::{AuthorizationMode, ServiceAccountOptions};
 use crate::catalog::RuntimeConfig;
+use crate::components::Components;
 use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
 
@@ -131,6 +132,8 @@ pub struct Config {
     pub goaway_chance: Chance,
     /// The addresses of services that webhooks name.
     pub webhook_routes: Vec<WebhookRoute>,
+    /// Where the components are whose health `componentstatuses` tells.
+    pub components: Components,
     /// Whether [`run`](crate::run) stops when standard input ends.
     pub exit_with_stdin: bool,
     /// The options of control by tests; `None` for none.
@@ -233,11 +236,6 @@ impl Config {
             "max-mutating-requests-inflight",
             values.get(&flags::MAX_MUTATING_REQUESTS_INFLIGHT),
         )?;
-        let chance = values.get(&flags::GOAWAY_CHANCE);
-        let goaway_chance = match Chance::parse_goaway(&chance) {
-            Ok(chance) => chance,
-            Err(error) => return fail(format!("--goaway-chance={chance}: {error}")),
-        };
         let control = ControlConfig::of_flags(values)?;
         let etcd = storage::etcd(values)?;
         let etcd_listen_urls = storage::etcd_listen_urls(values, etcd.is_some())?;
@@ -278,8 +276,9 @@ impl Config {
                 .unwrap_or_default(),
             max_requests_inflight: reads,
             max_mutating_requests_inflight: writes,
-            goaway_chance,
+            goaway_chance: goaway_chance(values)?,
             webhook_routes: webhook_routes(values)?,
+            components: Components::default(),
             exit_with_stdin: values.get(&flags::EXIT_WITH_STDIN),
             control,
         })
@@ -397,6 +396,12 @@ fn admission_plugins(values: &mut Values) -> Result<PluginNames, ConfigError> {
         ));
     }
     Ok(names)
+}
+
+fn goaway_chance(values: &mut Values) -> Result<Chance, ConfigError> {
+    let chance = values.get(&flags::GOAWAY_CHANCE);
+    let refused = |error| ConfigError::new(format!("--goaway-chance={chance}: {error}"));
+    Chance::parse_goaway(&chance).map_err(refused)
 }
 
 fn webhook_routes(values: &mut Values) -> Result<Vec<WebhookRoute>, ConfigError> {

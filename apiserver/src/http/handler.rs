@@ -22,6 +22,7 @@ use crate::auth::{
     MASTERS, User,
 };
 use crate::catalog::{Catalog, Origin, Resource};
+use crate::components::Components;
 use crate::control::RequestControl;
 use crate::decode::MAX_BODY_BYTES;
 use crate::http::limits::{self};
@@ -48,6 +49,8 @@ pub(crate) struct Front {
     pub(crate) catalog: Catalog,
     pub(crate) documents: Documents,
     pub(crate) storage: Arc<Storage>,
+    /// The components whose health clients can ask for.
+    pub(crate) components: Components,
     pub(crate) requests: Requests,
     pub(crate) webhook_metrics: WebhookMetrics,
     pub(crate) metrics: ServerMetrics,
@@ -345,9 +348,6 @@ impl Front {
         if exchange.info.path.starts_with("//") {
             return Ok(Answer::page_not_found());
         }
-        if let Some(warning) = resource.rules.kind_warning() {
-            exchange.warn(warning);
-        }
         // An empty namespace is all of them.
         let path = exchange.info.path.replacen("/namespaces//", "/", 1);
         if path.trim_end_matches('/').contains("//") {
@@ -363,8 +363,21 @@ impl Front {
             };
         }
         exchange.is_known = has_subresource(&resource, &target);
+        if let Some(warning) = resource.rules.kind_warning()
+            && is_routed(&resource, exchange, &target)
+        {
+            exchange.warn(warning);
+        }
         verbs::answer(self, exchange, &resource, &target, body).await
     }
+}
+
+/// Returns whether a request gets so far that it is warned of its kind. A built-in kind has no route for other methods.
+fn is_routed(resource: &Resource, exchange: &Exchange, target: &Target) -> bool {
+    let verb = exchange.info.verb;
+    let has_verb = !target.subresource.is_empty() || resource.verbs.iter().any(|it| *it == verb);
+    let has_method = (has_verb || verb == "watch") && exchange.method != Method::HEAD;
+    resource.origin == Origin::Custom || exchange.is_known && has_method
 }
 
 /// Returns whether a target is an object itself, or a subresource that exists.

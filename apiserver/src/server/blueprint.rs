@@ -100,6 +100,7 @@ impl Blueprint {
             catalog,
             documents: Documents::new(config.runtime_config.clone()),
             storage: storage.clone(),
+            components: config.components.clone(),
             requests: Requests::new().map_err(|error| RequestError::Internal(error.to_string()))?,
             webhook_metrics: WebhookMetrics::new()
                 .map_err(|error| RequestError::Internal(error.to_string()))?,

@@ -168,6 +168,7 @@ enum Serving {
 /// | [`goaway_chance`](Self::goaway_chance) | none |
 /// | [`anonymous_auth`](Self::anonymous_auth) | requests without credentials are those of `system:anonymous` |
 /// | [`webhook_route`](Self::webhook_route) | services are found by their endpoints and cluster IPs |
+/// | [`components`](Self::components) | those of kube-apiserver: the ports 10257 and 10259 of this machine |
 /// | [`control`](Self::control) | the server has no control |
 /// | [`config`](Self::config) | those of the options above |
 #[must_use = "`start` starts the server"]

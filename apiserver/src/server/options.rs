@@ -9,6 +9,7 @@ use crate::admission::{PluginNames, TolerationSeconds};
 use crate::allocation::ServiceRanges;
 use crate::auth::{AuthorizationMode, ServiceAccountOptions, User};
 use crate::catalog::RuntimeConfig;
+use crate::components::Components;
 use crate::config::Chance;
 use crate::controllers::Controllers;
 use crate::webhook::WebhookRoute;
@@ -243,6 +244,21 @@ impl ApiServerBuilder {
     /// ```
     pub fn webhook_route(mut self, route: WebhookRoute) -> Self {
         self.config.webhook_routes.push(route);
+        self
+    }
+
+    /// Sets where the components are whose health `componentstatuses` tells. kube-apiserver has no flag for it.
+    ///
+    /// ```
+    /// use revstore_apiserver::{ApiServer, Components};
+    /// let mut components = Components::default();
+    /// components.scheduler = "127.0.0.1:10260".parse()?;
+    /// let server = ApiServer::builder().components(components).start()?;
+    /// # let _ = server;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn components(mut self, components: Components) -> Self {
+        self.config.components = components;
         self
     }
 

@@ -27,6 +27,9 @@ pub use etcd::EtcdError;
 /// The time limit of a check whether the store answers, as in kube-apiserver.
 const CHECK_LIMIT: Duration = Duration::from_secs(2);
 
+/// The pause after an answer that was an error, while an answer is waited for.
+const CHECK_PAUSE: Duration = Duration::from_millis(200);
+
 /// The selectable field with an index: there are as many watches of the pods of one node as there are nodes.
 const INDEXED_FIELD: &str = "spec.nodeName";
 
@@ -134,6 +137,16 @@ impl Storage {
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("context deadline exceeded".to_owned()),
         }
+    }
+
+    /// Waits until the store answers, and returns whether it has within a time limit. Needs the runtime.
+    pub(crate) async fn answers_within(&self, limit: Duration) -> bool {
+        let answer = async {
+            while self.source.current_revision().await.is_err() {
+                tokio::time::sleep(CHECK_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(limit, answer).await.is_ok()
     }
 
     /// Sets how long new versions of events are kept; `None` for ever.

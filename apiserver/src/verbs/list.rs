@@ -3,17 +3,18 @@
 use http::StatusCode;
 use revstore_kinds as kinds;
 use revstore_watch_cache::api::{CollectionOptions, ObjectList};
-use revstore_watch_cache::selector::Selector;
+use revstore_watch_cache::selector::{FieldRequirement, Selector};
 use revstore_watch_cache::status::{Reason, Status};
-use revstore_watch_cache::{RequestError, Scope};
+use revstore_watch_cache::{RequestError, Revision, Scope};
 use serde_json::{Value, json};
 
 use crate::builtin;
 use crate::catalog::{Origin, Resource, Stored, form_id};
+use crate::components::Components;
 use crate::http::{Accepted, Answer, Exchange, Form, Front, Media, Target, gzip};
 use crate::stream::{Pieces, PrettyPieces, ProtobufPieces, YamlPieces};
 use crate::verbs::collection_offer;
-use crate::verbs::read::{FORMS, include};
+use crate::verbs::read::{FORMS, go_type, include};
 
 /// Answers a list.
 pub(crate) async fn list(
@@ -35,11 +36,19 @@ pub(crate) async fn list(
     if accepted.form == Form::Metadata {
         let message = format!(
             "you requested PartialObjectMetadata, but the requested object is a list ({})",
-            resource.names.list_kind
+            match resource.origin {
+                Origin::Builtin => go_type(&resource.names.group, &resource.names.list_kind),
+                Origin::Custom => resource.names.list_kind.clone(),
+            }
         );
         return Err(Status::failure(Reason::NotAcceptable, message).into());
     }
-    let list = stored.cache.list(&scope(target), &options).await?;
+    let list = if Components::are(resource) {
+        options.check()?;
+        component_statuses(front, &options.selector).await?
+    } else {
+        stored.cache.list(&scope(target), &options).await?
+    };
     let mut list = resource.converted(list).await?;
     if accepted.form == Form::Whole && resource.origin == Origin::Custom {
         // Lists of custom resources always have a token.
@@ -82,6 +91,27 @@ pub(crate) async fn list(
     } else {
         answer
     })
+}
+
+/// Asks the components, and returns the selected statuses. Pages and versions have no sense for them, and are not looked at.
+async fn component_statuses(
+    front: &Front,
+    selector: &Selector,
+) -> Result<ObjectList, RequestError> {
+    let mut statuses = front.components.statuses(&front.storage).await?;
+    statuses.retain(|status| {
+        let mut fields = selector.fields.requirements.iter();
+        let has = |required: &FieldRequirement| {
+            // The name and the namespace are the only fields.
+            let value = match required.field.as_str() {
+                "metadata.name" => status.name(),
+                _ => "",
+            };
+            (value == required.value) == required.equal
+        };
+        selector.labels.matches(status) && fields.all(has)
+    });
+    Ok(ObjectList::from_objects(Revision(0), &statuses))
 }
 
 /// Returns the type of a list in protobuf, if there is one.

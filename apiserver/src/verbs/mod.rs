@@ -83,7 +83,7 @@ pub(crate) async fn answer(
         return Err(method_not_allowed().into());
     }
     match exchange.info.verb {
-        "get" => read::get(exchange, resource, stored, target).await,
+        "get" => read::get(front, exchange, resource, stored, target).await,
         "list" => list::list(front, exchange, resource, stored, target).await,
         "watch" => watch::watch(front, exchange, resource, stored, target).await,
         "create" if is_known => {

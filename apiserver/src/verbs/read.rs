@@ -4,14 +4,15 @@ use http::StatusCode;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::encode::IncludeObject;
 use revstore_watch_cache::registry::JsonObject;
-use revstore_watch_cache::status::{Reason, Status};
+use revstore_watch_cache::status::{Reason, ResourceName, Status};
 use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
 use serde_json::Value;
 
 use crate::builtin::edit;
 use crate::catalog::{Origin, Resource, Stored, form_id};
+use crate::components::Components;
 use crate::control::past_object;
-use crate::http::{Accepted, Answer, Exchange, Form, Target};
+use crate::http::{Accepted, Answer, Exchange, Form, Front, Target};
 use crate::verbs::offer;
 
 /// The forms of an answer about an object or a list.
@@ -20,6 +21,7 @@ pub(crate) const FORMS: [Form; 4] = [Form::Whole, Form::Table, Form::Metadata, F
 /// Answers a get.
 // WC-210.
 pub(crate) async fn get(
+    front: &Front,
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -30,7 +32,16 @@ pub(crate) async fn get(
         let message = "the export parameter, deprecated since v1.14, is no longer supported";
         return Err(RequestError::BadRequest(message.to_owned()));
     }
-    let object = find(exchange, resource, stored, target).await?;
+    let object = if Components::are(resource) {
+        let status = front.components.status(&front.storage, &target.name);
+        let not_found = || {
+            // As by kube-apiserver, the kind instead of the resource.
+            Status::not_found(&ResourceName::new("", "componentstatus"), &target.name)
+        };
+        status.await?.ok_or_else(not_found)?
+    } else {
+        find(exchange, resource, stored, target).await?
+    };
     let object = resource.converted_object(object).await?;
     let bytes = in_form(exchange, resource, stored, accepted, &object)?;
     Answer::json(StatusCode::OK, accepted, bytes)
@@ -93,8 +104,8 @@ fn in_form(
     Ok(encoder.object(object).to_vec())
 }
 
-/// Returns the type of the objects of a built-in kind in kube-apiserver.
-fn go_type(group: &str, kind: &str) -> String {
+/// Returns the type of a built-in kind, of objects or lists, in kube-apiserver.
+pub(crate) fn go_type(group: &str, kind: &str) -> String {
     let package = match group {
         "" | "events.k8s.io" => "core",
         "internal.apiserver.k8s.io" => "apiserverinternal",
@@ -172,7 +183,8 @@ pub(crate) fn include(exchange: &Exchange, form: Form) -> Result<IncludeObject, 
         "None" => Ok(IncludeObject::None),
         "Object" => Ok(IncludeObject::Object),
         other => Err(RequestError::BadRequest(format!(
-            "unrecognized includeObject value: \"{other}\""
+            "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+             'Object', 'None', or empty"
         ))),
     }
 }

@@ -50,6 +50,11 @@ pub(crate) async fn watch(
     if !target.name.is_empty() {
         select_name(&mut options.selector, &target.name)?;
     }
+    let is_known = resource.verbs.iter().any(|verb| *verb == "watch");
+    if !is_known {
+        options.check()?;
+        return Err(Status::method_not_allowed(&resource.names.resource_name(), "watch").into());
+    }
     if options.timeout.is_none() {
         options.timeout = Some(front.watch_timeout());
     }

@@ -33,7 +33,7 @@ const CLIENTS_MAX: usize = 200;
 const CALLS_MAX: usize = 1024;
 /// The number of redirects of one call that are followed, and how often it is sent again because its answer has the
 /// header `Retry-After`. The same as Go's and client-go's.
-const REDIRECTS_MAX: u32 = 10;
+pub(crate) const REDIRECTS_MAX: u32 = 10;
 const RETRIES_MAX: u32 = 10;
 /// The number of idle connections that are kept for one endpoint, and for how long.
 const IDLE_CONNECTIONS_MAX: usize = 25;
@@ -226,7 +226,7 @@ async fn send(
 }
 
 /// Returns the place to which an answer redirects, and whether the same request is sent there, not a GET.
-fn redirect(response: &Response<Incoming>) -> Option<(&str, bool)> {
+pub(crate) fn redirect(response: &Response<Incoming>) -> Option<(&str, bool)> {
     let keeps = match response.status().as_u16() {
         301..=303 => false,
         307 | 308 => true,

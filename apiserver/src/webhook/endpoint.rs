@@ -110,17 +110,7 @@ impl Endpoint {
     /// The location cannot be parsed.
     pub(super) fn redirected(&self, url: &str, location: &str) -> Result<(Self, String), String> {
         let bad = || format!("failed to parse Location header {location:?}");
-        let base = url.split(['?', '#']).next().unwrap_or_default();
-        let next = if location.contains("://") {
-            location.to_owned()
-        } else if let Some(rest) = location.strip_prefix("//") {
-            format!("https://{rest}")
-        } else if location.starts_with('/') {
-            format!("{}{location}", self.origin)
-        } else {
-            let folder = base.rfind('/').map_or(base, |end| &base[..=end]);
-            format!("{folder}{location}")
-        };
+        let next = redirected_url(url, location);
         let uri: Uri = next.parse().map_err(|_| bad())?;
         let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or_else(bad)?;
         let origin = format!("{scheme}://{authority}");
@@ -153,6 +143,25 @@ impl Endpoint {
                         .is_ok_and(|address| address.is_loopback())
             }
         }
+    }
+}
+
+/// Returns the URL to which the answer of a URL redirects.
+pub(crate) fn redirected_url(url: &str, location: &str) -> String {
+    let base = url.split(['?', '#']).next().unwrap_or_default();
+    let scheme = base.find("://").unwrap_or_default();
+    let authority = scheme + "://".len();
+    let rest = base.get(authority..).unwrap_or_default();
+    let origin = authority + rest.find('/').unwrap_or(rest.len());
+    if location.contains("://") {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{}:{location}", &base[..scheme])
+    } else if location.starts_with('/') {
+        format!("{}{location}", &base[..origin])
+    } else {
+        let folder = base.rfind('/').map_or(base, |end| &base[..=end]);
+        format!("{folder}{location}")
     }
 }
 

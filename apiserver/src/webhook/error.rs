@@ -28,7 +28,7 @@ pub(crate) enum CallError {
 }
 
 /// What Go says when a time limit has passed.
-pub(super) const LATE: &str = "context deadline exceeded";
+pub(crate) const LATE: &str = "context deadline exceeded";
 
 impl CallError {
     /// Returns the code of an error that has one.
@@ -89,7 +89,7 @@ pub(super) fn status_error(status: StatusCode, body: &str) -> CallError {
 }
 
 /// Returns the text of an address that cannot be connected to.
-pub(super) fn dial_error(host: &str, port: u16, error: &io::Error) -> String {
+pub(crate) fn dial_error(host: &str, port: u16, error: &io::Error) -> String {
     let address = if host.contains(':') {
         format!("[{host}]:{port}")
     } else {
@@ -112,7 +112,7 @@ pub(super) fn dial_error(host: &str, port: u16, error: &io::Error) -> String {
 }
 
 /// Returns the text of the innermost error of a library for which Go has one.
-pub(super) fn transport_error(error: &(dyn StdError + 'static)) -> String {
+pub(crate) fn transport_error(error: &(dyn StdError + 'static)) -> String {
     let mut texts = vec![error.to_string()];
     let mut next = Some(error);
     while let Some(current) = next {

@@ -10,8 +10,9 @@ mod resolver;
 mod route;
 
 pub(crate) use answer::Answer;
-pub(crate) use client::{Clients, DEFAULT_TIMEOUT, new_uid};
+pub(crate) use client::{Clients, DEFAULT_TIMEOUT, REDIRECTS_MAX, new_uid, redirect};
 pub(crate) use client_config::{bundle_error, place_errors};
-pub(crate) use endpoint::{Endpoint, EndpointError};
+pub(crate) use endpoint::{Endpoint, EndpointError, redirected_url};
+pub(crate) use error::{LATE, dial_error, transport_error};
 pub(crate) use resolver::Resolver;
 pub use route::{RouteError, WebhookRoute};

@@ -7,6 +7,7 @@ mod builtin_subresources;
 mod claim_status;
 #[path = "../client/mod.rs"]
 mod client;
+mod component_statuses;
 mod documents;
 mod evictions;
 mod field_selectors;

@@ -36,6 +36,6 @@ pub use options::{HttpOptions, Keepalive};
 pub use request_body::{BodyCopy, BodyRead, RequestBody};
 pub use tls::{
     Certificate, ClientAuth, ConnectorError, TlsAcceptor, TlsError, TlsOptions, TlsVersion,
-    client_tls,
+    client_tls, unverified_client_tls,
 };
 pub use upgrade::{Drain, UpgradeOffer, Upgraded};

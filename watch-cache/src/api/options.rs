@@ -366,7 +366,7 @@ fn check_causes(causes: Vec<StatusCause>) -> Result<(), RequestError> {
 impl ListOptions {
     /// Validates the options (WC-230), then parses them (WC-235), then chooses the row of WC-220.
     pub(crate) fn plan(&self) -> Result<ListPlan, RequestError> {
-        self.validate()?;
+        self.check()?;
         if !self.continue_token.is_empty() {
             if !matches!(self.resource_version.as_str(), "" | "0") {
                 return Err(RequestError::BadRequest(
@@ -395,7 +395,11 @@ impl ListOptions {
         })
     }
 
-    fn validate(&self) -> Result<(), RequestError> {
+    /// Checks which options go together, as a list does before all else.
+    ///
+    /// # Errors
+    /// [`RequestError::Status`], 422.
+    pub fn check(&self) -> Result<(), RequestError> {
         let mut causes = Vec::new();
         let matching = self.resource_version_match.as_str();
         if !matching.is_empty() {
@@ -436,7 +440,7 @@ impl ListOptions {
 impl WatchOptions {
     /// Validates the options (WC-230), then parses them (WC-235), then chooses the row of WC-310.
     pub(crate) fn plan(&self) -> Result<WatchPlan, RequestError> {
-        self.validate()?;
+        self.check()?;
         let version = RequestedVersion::parse(&self.resource_version)
             .map_err(InvalidVersion::of_get_or_watch)?;
         let initial = match self.send_initial_events {
@@ -451,7 +455,11 @@ impl WatchOptions {
         })
     }
 
-    fn validate(&self) -> Result<(), RequestError> {
+    /// Checks which options go together, as a watch does before all else.
+    ///
+    /// # Errors
+    /// [`RequestError::Status`], 422.
+    pub fn check(&self) -> Result<(), RequestError> {
         let starts_now = matches!(self.resource_version.as_str(), "" | "0");
         let (send, matching) = match (
             self.send_initial_events,

@@ -308,7 +308,7 @@ mod tests {
     use revstore_engine::Revision;
 
     use super::JsonKind;
-    use crate::api::keys::KeyLayout;
+    use crate::api::keys::{KeyLayout, ObjectRef};
     use crate::encode::form::ControlEvent;
     use crate::encode::kind::{Kind, encoded_with};
     use crate::encode::object::{Object, StoredObject};
@@ -351,6 +351,15 @@ mod tests {
             "{\n\"metadata\":{\"name\":\"a\"}}",
             r#"{ "metadata":{"resourceVersion":"9","name":"a"}}"#,
         );
+    }
+
+    #[test]
+    fn an_object_with_the_revision_0_shows_no_version() {
+        let kind = JsonKind::new("v1", "X");
+        let value = r#"{"metadata":{"name":"a"},"x":1}"#;
+        let object = Object::from_parts(&ObjectRef::cluster("a"), Revision(0), value, &kind);
+        let out = encoded_with(|out| kind.form().write_object(&object, out));
+        assert_eq!(std::str::from_utf8(&out).unwrap(), value);
     }
 
     #[test]

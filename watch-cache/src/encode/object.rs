@@ -66,6 +66,10 @@ impl StoredObject {
             .attributes()
             .and_then(|attributes| attributes.resource_version_span);
         match span {
+            // An object without a version.
+            Some(span) if revision == Revision(0) && span.start == span.end => {
+                out.extend_from_slice(&value[from..]);
+            }
             Some(ResourceVersionSpan {
                 start,
                 end,
@@ -251,7 +255,7 @@ impl Object {
 
     /// Creates an object that is in no store: `value`, which `kind` decodes, with its name and the
     /// revision of its last change. The revision that created it is unknown, and is given as
-    /// `revision` too.
+    /// `revision` too. An object with the revision 0 shows no resource version.
     ///
     /// A value that `kind` cannot decode leads to an object with a
     /// [`decode_error`](StoredObject::decode_error).

@@ -43,7 +43,7 @@ pub(crate) async fn answer(
     };
     if let Some(facet) = Facet::of(&target.subresource) {
         return match verb {
-            "get" => get(exchange, resource, stored, target, facet).await,
+            "get" => get(front, exchange, resource, stored, target, facet).await,
             "update" => write::update(front, exchange, resource, stored, target, facet, body).await,
             "patch" => patch::patch(front, exchange, resource, stored, target, facet, body).await,
             _ => Err(method_not_allowed().into()),
@@ -66,6 +66,7 @@ pub(crate) async fn answer(
 }
 
 async fn get(
+    front: &Front,
     exchange: &Exchange,
     resource: &Resource,
     stored: &Stored,
@@ -73,7 +74,7 @@ async fn get(
     facet: Facet,
 ) -> Result<Answer, RequestError> {
     if facet.is_object() {
-        return read::get(exchange, resource, stored, target).await;
+        return read::get(front, exchange, resource, stored, target).await;
     }
     let accepted = exchange.negotiate(offer(resource, &read::FORMS))?;
     let object = current(exchange, resource, stored, target).await?;

@@ -11,7 +11,10 @@ use rustls::{
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
         verify_server_name,
     },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring},
+    crypto::{
+        CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature,
+        verify_tls13_signature,
+    },
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
     server::ParsedCertificate,
 };
@@ -79,6 +82,21 @@ pub fn client_tls(
     Ok(Arc::new(config))
 }
 
+/// Returns the settings of connections to servers whose certificates are not verified. `protocols` are offered by ALPN.
+///
+/// # Errors
+/// [`ConnectorError`].
+pub fn unverified_client_tls(protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, ConnectorError> {
+    let provider = Arc::new(ring::default_provider());
+    let algorithms = provider.signature_verification_algorithms;
+    let mut config = config_builder(provider)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer { algorithms }))
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
 fn config_builder(
     provider: Arc<CryptoProvider>,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
@@ -108,6 +126,47 @@ fn system_roots() -> Result<RootCertStore, ConnectorError> {
         return Err(ConnectorError::System(errors.join(", ")));
     }
     Ok(roots)
+}
+
+/// Accepts every certificate of a server that has its key.
+#[derive(Debug)]
+struct AnyServer {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
 }
 
 /// Verifies the certificates of servers.

@@ -35,7 +35,7 @@ use self::{
 };
 use crate::net::{BoxError, ClientIdentity};
 
-pub use self::connector::{ConnectorError, client_tls};
+pub use self::connector::{ConnectorError, client_tls, unverified_client_tls};
 pub use self::options::{Certificate, ClientAuth, TlsOptions, TlsVersion};
 pub(crate) use self::rejection::{NotTls, Rejection, UNNAMED};
 pub(crate) use self::stream::SecuredStream;

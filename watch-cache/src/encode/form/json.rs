@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use revstore_engine::Revision;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -220,8 +221,11 @@ pub(super) fn write_bookmark_metadata(event: ControlEvent<'_>, out: &mut Vec<u8>
     out.push(b'}');
 }
 
-/// Writes the metadata of a list.
+/// Writes the metadata of a list. A list of objects that are in no store has the revision 0, and no resource version.
 pub(super) fn write_list_metadata(list: &ListHead, out: &mut Vec<u8>) {
+    if list.revision == Revision(0) {
+        return push(out, &["{}"]);
+    }
     let version = list.revision.to_string();
     push(out, &["{\"resourceVersion\":\"", &version, "\""]);
     if let Some(token) = &list.continue_token {

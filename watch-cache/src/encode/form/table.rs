@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use revstore_engine::Revision;
+
 use crate::api::event::EventType;
 use crate::api::keys::ObjectRef;
 use crate::encode::form::json::{
@@ -247,8 +249,9 @@ impl TableForm {
     /// Writes a table with one row.
     fn write_table(&self, object: &Object, has_columns: bool, out: &mut Vec<u8>) {
         let version = object.revision().to_string();
-        self.write_head(has_columns, out, |out| {
-            push(out, &["{\"resourceVersion\":\"", &version, "\"}"]);
+        self.write_head(has_columns, out, |out| match object.revision() {
+            Revision(0) => push(out, &["{}"]),
+            _ => push(out, &["{\"resourceVersion\":\"", &version, "\"}"]),
         });
         self.write_item(object, out);
         push(out, &["]}"]);
