@@ -1,5 +1,6 @@
 //! The objects that exist on a fresh server.
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
@@ -28,6 +29,25 @@ const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
 ];
 /// The name of the service of the server itself, and of the object with the ranges of addresses.
 const KUBERNETES: &str = "kubernetes";
+
+/// The number of objects that are written at the same time. With all of them in turn, the start of a server over an etcd
+/// cluster would be mostly waits for single answers.
+const WRITES_MAX: usize = 32;
+
+/// Makes writes of objects that do not need each other, many at the same time. Returns their results in their order.
+///
+/// # Errors
+/// That of the first write that fails. Others may have been made.
+pub(crate) async fn together<T>(
+    writes: impl IntoIterator<Item = impl Future<Output = Result<T, RequestError>>>,
+) -> Result<Vec<T>, RequestError> {
+    // Collected because the type of a lazy iterator is too general for the compiler across awaits.
+    let writes: Vec<_> = writes.into_iter().collect();
+    stream::iter(writes)
+        .buffered(WRITES_MAX)
+        .try_collect()
+        .await
+}
 
 /// Creates the objects of a fresh server that do not exist. `port` is that of the server.
 pub(crate) async fn create(

@@ -12,6 +12,7 @@ use revstore_watch_cache::api::ObjectRef;
 use revstore_watch_cache::registry::{DeleteRequest, JsonObject, WriteRequest};
 use revstore_watch_cache::{CacheWatcher, ListOptions, RequestError, Scope, WatchOptions};
 
+use crate::bootstrap::together;
 use crate::builtin::FlowObject;
 use crate::builtin::edit;
 use crate::catalog::{Catalog, Resource, Stored};
@@ -44,31 +45,24 @@ struct Collection {
 /// # Errors
 /// The store fails.
 pub(crate) async fn ensure(catalog: &Catalog, now: &str) -> Result<bool, RequestError> {
-    let mut changes = false;
+    let mut changes = Vec::new();
     let mut collections = Vec::new();
     for collection in Collection::all(catalog) {
         let objects = collection.objects().await?;
         collections.push((collection, objects));
     }
-    for expected in FlowObject::all() {
-        let of_kind = |one: &&(Collection, _)| one.0.kind == expected.kind();
-        let Some((collection, objects)) = collections.iter().find(of_kind) else {
-            continue;
-        };
-        let found = objects
-            .iter()
-            .find(|object| name(object) == expected.name());
-        changes |= match found {
-            None => collection.create(expected, now).await?,
-            Some(object) => collection.revise(expected, object, now).await?,
-        };
+    // Flow schemas name priority levels, which exist before them.
+    for (collection, objects) in &collections {
+        let expected = FlowObject::all().iter();
+        let expected = expected.filter(|expected| expected.kind() == collection.kind);
+        let writes = expected.map(|expected| collection.ensure(expected, objects, now));
+        changes.append(&mut together(writes).await?);
     }
     for (collection, objects) in &collections {
-        for object in objects {
-            changes |= collection.delete_unknown(object).await?;
-        }
+        let deletions = objects.iter().map(|it| collection.delete_unknown(it));
+        changes.append(&mut together(deletions).await?);
     }
-    Ok(changes)
+    Ok(changes.contains(&true))
 }
 
 /// Keeps the objects until the cache stops.
@@ -162,6 +156,20 @@ impl Collection {
 
     fn tracker(&self, now: &str) -> Tracker<'_> {
         Tracker::of_server(&self.resource, "", now.to_owned()).managed_by(MANAGER)
+    }
+
+    /// Creates an object that is not among those that there are, or gives it its specification again.
+    async fn ensure(
+        &self,
+        expected: &FlowObject,
+        objects: &[JsonObject],
+        now: &str,
+    ) -> Result<bool, RequestError> {
+        let mut objects = objects.iter();
+        match objects.find(|object| name(object) == expected.name()) {
+            None => self.create(expected, now).await,
+            Some(object) => self.revise(expected, object, now).await,
+        }
     }
 
     async fn create(&self, expected: &FlowObject, now: &str) -> Result<bool, RequestError> {

@@ -1,36 +1,24 @@
 //! The roles and bindings of a fresh cluster.
 
-use std::future::ready;
-
-use futures_util::{StreamExt, TryStreamExt, stream};
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{JsonObject, WriteRequest};
 use serde_json::Value;
 
 use crate::auth::rbac::GROUP;
+use crate::bootstrap::together;
 use crate::catalog::Catalog;
 use crate::verbs::Tracker;
 
 /// One object in each line, written by `scripts/generate-kinds.sh`.
 const OBJECTS: &str = include_str!("../../../data/bootstrap-policy.jsonl");
 
-/// The number of objects that are created at the same time. With all of them in turn, the start of a server over an etcd
-/// cluster would be mostly waits for single answers.
-const CREATIONS_MAX: usize = 32;
-
 /// Creates the roles and bindings that do not exist. Those that exist stay as they are.
 ///
 /// # Errors
 /// The store fails.
 pub(crate) async fn create(catalog: &Catalog, now: &str) -> Result<(), RequestError> {
-    let creations: Vec<_> = OBJECTS
-        .lines()
-        .map(|line| create_one(catalog, line, now))
-        .collect();
-    stream::iter(creations)
-        .buffered(CREATIONS_MAX)
-        .try_for_each(|()| ready(Ok(())))
-        .await
+    let creations = OBJECTS.lines().map(|line| create_one(catalog, line, now));
+    together(creations).await.map(drop)
 }
 
 /// Creates the object of a line, if it does not exist.
