@@ -1,6 +1,8 @@
 //! Admission webhooks.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::client::exchange::exchange;
 use crate::client::{TestResult, send, send_to, value};
-use crate::hook_server::{Answer, HookServer};
+use crate::hook_server::{Answer, Authority, HookServer};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
@@ -255,6 +257,54 @@ fn answers_of_all_statuses_of_success_are_read_to_their_end() -> TestResult {
         assert_eq!(code, 201, "{status}: {answer}");
     }
     assert_eq!(hook.take_requests().len(), 1 + 2 + 3 + 4 + 5);
+    Ok(())
+}
+
+#[test]
+fn connections_are_shared_kept_and_replaced_over_both_versions_of_http() -> TestResult {
+    let protocols: [&[&[u8]]; 2] = [&[b"h2"], &[b"http/1.1"]];
+    for protocols in protocols {
+        let authority = Authority::new();
+        let identity = authority.issue(&["127.0.0.1"], |_| {});
+        let hook =
+            HookServer::with_identity(identity, authority.bundle(), protocols, |_, review| {
+                Answer::Json(verdict(review, json!({"allowed": true})))
+            });
+        let server = ApiServer::builder().start()?;
+        let config = hook.client_config("/");
+        configure(&server, "Mutating", "a", &config, &json!({}));
+        configure(&server, "Validating", "b", &config, &json!({}));
+        assert_eq!(send(&server, "POST", MAPS, &map("first")).0, 201);
+        assert_eq!(hook.connections(), 1);
+        // Bodies that are larger than the windows of HTTP/2.
+        let text = "x".repeat(100 << 10);
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let (server, text) = (&server, &text);
+                scope.spawn(move || {
+                    for number in 0..5 {
+                        let name = format!("w{writer}-{number}");
+                        let map = json!({"metadata": {"name": name}, "data": {"a": text}});
+                        let (status, answer) = send(server, "POST", MAPS, &map.to_string());
+                        assert_eq!(status, 201, "{answer}");
+                    }
+                });
+            }
+        });
+        assert_eq!(hook.take_requests().len(), 2 * 21);
+        let opened = hook.connections();
+        // Over HTTP/1.1 a call may open a connection and then get one that has become idle.
+        let allowed = if protocols[0] == b"h2" { 1 } else { 10 };
+        assert!(opened <= allowed, "{opened}");
+        hook.disconnect();
+        // The server sees the end of a connection that it does not use.
+        thread::sleep(Duration::from_millis(500));
+        for name in ["after", "again"] {
+            let (status, answer) = send(&server, "POST", MAPS, &map(name));
+            assert_eq!(status, 201, "{answer}");
+        }
+        assert_eq!(hook.connections(), opened + 1);
+    }
     Ok(())
 }
 

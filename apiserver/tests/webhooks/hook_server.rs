@@ -25,6 +25,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 /// What a webhook answers.
@@ -60,6 +61,8 @@ pub(crate) struct HookServer {
     pub(crate) bundle: String,
     /// The number of connections.
     connections: Arc<AtomicUsize>,
+    /// The tasks of connections.
+    tasks: Arc<Mutex<Vec<JoinHandle<()>>>>,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     config: Arc<Mutex<Arc<ServerConfig>>>,
     runtime: Option<Runtime>,
@@ -163,18 +166,20 @@ impl HookServer {
             address: listener.local_addr().expect("it is bound"),
             bundle,
             connections: Arc::default(),
+            tasks: Arc::default(),
             requests: Arc::default(),
             config: Arc::new(Mutex::new(identity.config(protocols))),
             runtime: None,
         };
         let (connections, config) = (server.connections.clone(), server.config.clone());
         let (handler, requests): (Arc<Handler>, _) = (Arc::new(handler), server.requests.clone());
+        let tasks = server.tasks.clone();
         runtime.spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
                 let acceptor = TlsAcceptor::from(config.lock().expect("no panic").clone());
                 let (handler, requests) = (handler.clone(), requests.clone());
-                tokio::spawn(async move {
+                let task = tokio::spawn(async move {
                     let Ok(tls) = acceptor.accept(tcp).await else {
                         return;
                     };
@@ -185,6 +190,7 @@ impl HookServer {
                     // The client may leave.
                     let _ = builder.serve_connection(TokioIo::new(tls), service).await;
                 });
+                tasks.lock().expect("no panic").push(task);
             }
         });
         server.runtime = Some(runtime);
@@ -203,6 +209,16 @@ impl HookServer {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Closes all connections.
+    pub(crate) fn disconnect(&self) {
+        for task in self.tasks.lock().expect("no panic").drain(..) {
+            task.abort();
+            let runtime = self.runtime.as_ref().expect("it runs");
+            // An aborted task has an error.
+            let _ = runtime.block_on(task);
+        }
     }
 
     /// Returns the paths and bodies of all requests, and forgets them.
