@@ -288,7 +288,7 @@ fn main() -> ExitCode {
             let table = authorization.run().await?;
             Ok(io::stdout().lock().write_all(table.as_bytes())?)
         }),
-        Command::KubeWebhook(webhook) => block_on(async {
+        Command::KubeWebhook(webhook) => block_on_thread(async {
             let table = webhook.run().await?;
             Ok(io::stdout().lock().write_all(table.as_bytes())?)
         }),
@@ -302,6 +302,14 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Does the work in this thread alone.
+fn block_on_thread(work: impl Future<Output = Result<(), BoxError>>) -> Result<(), BoxError> {
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 fn block_on(work: impl Future<Output = Result<(), BoxError>>) -> Result<(), BoxError> {

@@ -1,8 +1,9 @@
-//! A webhook over TLS that allows everything at once.
+//! A webhook over TLS that allows everything at once, in a thread of its own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{io, net, thread};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,6 +21,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
 use tokio_rustls::TlsAcceptor;
 
 use crate::BoxError;
@@ -41,8 +43,10 @@ struct Counts {
 }
 
 impl Hook {
-    /// Starts a webhook in the runtime, which speaks HTTP/2 and HTTP/1.1.
-    pub(crate) async fn start() -> Result<Self, BoxError> {
+    /// Starts a webhook that speaks HTTP/1.1 and, if wanted, HTTP/2. It stops with the process.
+    ///
+    /// A call of it wakes its thread, and the answer wakes another one, as if it were another program, whoever calls it.
+    pub(crate) fn start(has_http2: bool) -> Result<Self, BoxError> {
         let key = KeyPair::generate()?;
         let certificate =
             CertificateParams::new(vec!["127.0.0.1".to_owned()])?.self_signed(&key)?;
@@ -53,20 +57,32 @@ impl Hook {
                 vec![certificate.der().clone()],
                 PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             )?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if has_http2 {
+            config.alpn_protocols.insert(0, b"h2".to_vec());
+        }
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
         let hook = Self {
             url: format!("https://{}", listener.local_addr()?),
             bundle: STANDARD.encode(certificate.pem()),
             counts: Arc::default(),
         };
         let counts = hook.counts.clone();
-        tokio::spawn(async move {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let serving = async move {
+            let listener = TcpListener::from_std(listener)?;
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(acceptor.clone(), stream, counts.clone()));
             }
-        });
+            Ok::<_, io::Error>(())
+        };
+        thread::Builder::new()
+            .name("webhook".to_owned())
+            .spawn(move || runtime.block_on(serving))?;
         Ok(hook)
     }
 

@@ -112,6 +112,24 @@ impl ApiServer {
         Ok(total)
     }
 
+    /// Returns how often the threads of all processes of the server have gone to sleep.
+    pub(crate) fn thread_switches(&self) -> Result<u64, BoxError> {
+        let mut total = 0;
+        for pid in &self.pids {
+            for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+                let status = std::fs::read_to_string(thread?.path().join("status"))?;
+                let count = status
+                    .lines()
+                    .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+                total += count
+                    .ok_or("no voluntary_ctxt_switches")?
+                    .trim()
+                    .parse::<u64>()?;
+            }
+        }
+        Ok(total)
+    }
+
     /// Returns the resident memory of all processes of the server, in MiB.
     pub(crate) fn resident_mebibytes(&self) -> Result<f64, BoxError> {
         let mut total = 0;

@@ -1,12 +1,13 @@
 //! What a call of a webhook costs a write: time, and CPU time of the server.
 //!
 //! Three servers get the same writes in turn, one after the other on one connection: one without webhooks, one that calls a
-//! validating webhook, and one that calls a mutating one. The webhook is in this process and answers at once. Its own time
+//! validating webhook, and one that calls a mutating one. The webhook answers at once, in a thread of its own. Its own time
 //! is that of the same request when this program sends it on a connection of the same kind; a write may take that much
-//! longer, and what it takes beyond that is the cost of the call.
+//! longer, and what it takes beyond that is the cost of the call. This program sends everything from one thread, so that
+//! none of its switches between threads are in the difference.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::BoxError;
@@ -23,12 +24,25 @@ pub(crate) struct KubeWebhookCommand {
     /// The binary of the API server [default: `revstore-apiserver` in the directory of this program].
     #[arg(long)]
     apiserver: Option<PathBuf>,
+    /// The binary of another build of it, usually from before a change.
+    #[arg(long)]
+    before: Option<PathBuf>,
+    /// The webhook speaks only HTTP/1.1, which servers also use with webhooks that are services.
+    #[arg(long)]
+    http1: bool,
     /// The number of writes to each server in a round.
     #[arg(long, default_value_t = 1_000)]
     operations: u64,
     /// The number of rounds; the table shows medians.
     #[arg(long, default_value_t = 11)]
     rounds: usize,
+}
+
+/// The servers of one build, first the one without a webhook.
+#[derive(Debug)]
+struct Build {
+    prefix: &'static str,
+    writers: Vec<Writer>,
 }
 
 /// A server with a connection and the webhook that it calls.
@@ -41,30 +55,34 @@ struct Writer {
     /// The values of all rounds.
     latencies: Vec<f64>,
     cpu_times: Vec<f64>,
+    switches: Vec<f64>,
 }
 
 impl KubeWebhookCommand {
     /// Measures, and returns a table as Markdown.
     pub(crate) async fn run(self) -> Result<String, BoxError> {
-        let mut writers = Vec::new();
-        for (title, kind) in [
-            ("write without a webhook", None),
-            ("write with a validating webhook", Some("Validating")),
-            ("write with a mutating webhook", Some("Mutating")),
-        ] {
-            writers.push(self.start(title, kind).await?);
+        let default = std::env::current_exe()?.with_file_name("revstore-apiserver");
+        let binary = self.apiserver.clone().unwrap_or(default);
+        let mut builds = vec![self.start_all("", &binary).await?];
+        if let Some(binary) = &self.before {
+            builds.push(self.start_all("before: ", binary).await?);
         }
-        let hook = Hook::start().await?;
+        let hook = Hook::start(!self.http1)?;
         let target = Target {
             url: hook.url.clone(),
             token: String::new(),
         };
-        let mut direct = Connection::open(&target, Version::Http2).await?;
+        let version = if self.http1 {
+            Version::Http1
+        } else {
+            Version::Http2
+        };
+        let mut direct = Connection::open(&target, version).await?;
         let mut own = Vec::new();
         for round in 1..=self.rounds {
             eprintln!("round {round} of {}", self.rounds);
             let round = u64::try_from(round)?;
-            for writer in &mut writers {
+            for writer in builds.iter_mut().flat_map(|build| &mut build.writers) {
                 writer.measure(self.operations, round).await?;
             }
             let mut latencies = Vec::new();
@@ -75,19 +93,38 @@ impl KubeWebhookCommand {
                 latencies.push(microseconds(started.elapsed()));
             }
             own.push(median(&latencies).unwrap_or_default());
-            writers[1..].rotate_left(1);
+            for build in &mut builds {
+                build.writers[1..].rotate_left(1);
+            }
+            builds.rotate_left(1);
         }
-        Ok(table(&writers, median(&own).unwrap_or_default()))
+        builds.sort_by_key(|build| build.prefix);
+        Ok(table(&builds, median(&own).unwrap_or_default()))
     }
 
-    async fn start(&self, title: &'static str, kind: Option<&str>) -> Result<Writer, BoxError> {
-        let default = std::env::current_exe()?.with_file_name("revstore-apiserver");
-        let binary = self.apiserver.as_ref().unwrap_or(&default);
+    async fn start_all(&self, prefix: &'static str, binary: &Path) -> Result<Build, BoxError> {
+        let mut writers = Vec::new();
+        for (title, kind) in [
+            ("write without a webhook", None),
+            ("write with a validating webhook", Some("Validating")),
+            ("write with a mutating webhook", Some("Mutating")),
+        ] {
+            writers.push(self.start(title, kind, binary).await?);
+        }
+        Ok(Build { prefix, writers })
+    }
+
+    async fn start(
+        &self,
+        title: &'static str,
+        kind: Option<&str>,
+        binary: &Path,
+    ) -> Result<Writer, BoxError> {
         let server = ApiServer::start_binary("revstore", binary, &[]).await?;
         let mut connection = server.connect(Version::Http2).await?;
         let call = Call::create("/api/v1/namespaces", namespace(NAMESPACE));
         connection.call(call).await?;
-        let hook = Hook::start().await?;
+        let hook = Hook::start(!self.http1)?;
         if let Some(kind) = kind {
             let plural = kind.to_ascii_lowercase();
             let path = format!("{GROUP}/{plural}webhookconfigurations");
@@ -103,13 +140,14 @@ impl KubeWebhookCommand {
             hook,
             latencies: Vec::new(),
             cpu_times: Vec::new(),
+            switches: Vec::new(),
         })
     }
 }
 
 impl Writer {
     async fn measure(&mut self, operations: u64, round: u64) -> Result<(), BoxError> {
-        let before = self.server.cpu_time()?;
+        let (cpu_time, switches) = (self.server.cpu_time()?, self.server.thread_switches()?);
         let mut latencies = Vec::new();
         for number in 0..operations {
             let call = Call::update(path(0), object(0, round * operations + number));
@@ -117,17 +155,21 @@ impl Writer {
             self.connection.call(call).await?;
             latencies.push(microseconds(started.elapsed()));
         }
-        let spent = self.server.cpu_time()?.saturating_sub(before);
+        let cpu_time = self.server.cpu_time()?.saturating_sub(cpu_time);
+        let switches = self.server.thread_switches()?.saturating_sub(switches);
         #[expect(clippy::cast_precision_loss, reason = "some thousands")]
-        self.cpu_times.push(microseconds(spent) / operations as f64);
+        let of_write = |all: f64| all / operations as f64;
+        self.cpu_times.push(of_write(microseconds(cpu_time)));
+        #[expect(clippy::cast_precision_loss, reason = "some thousands")]
+        self.switches.push(of_write(switches as f64));
         self.latencies.push(median(&latencies).unwrap_or_default());
         Ok(())
     }
 
-    /// Returns the medians of the time and of the CPU time of a write.
-    fn medians(&self) -> (f64, f64) {
+    /// Returns the medians of the time, the CPU time and the switches of threads of a write.
+    fn medians(&self) -> (f64, f64, f64) {
         let of = |values: &[f64]| median(values).unwrap_or_default();
-        (of(&self.latencies), of(&self.cpu_times))
+        (of(&self.latencies), of(&self.cpu_times), of(&self.switches))
     }
 }
 
@@ -157,26 +199,36 @@ fn review(number: u64, round: u64) -> String {
     )
 }
 
-fn table(writers: &[Writer], own: f64) -> String {
+fn table(builds: &[Build], own: f64) -> String {
     let mut text = String::from(
-        "| | p50 | beyond the webhook's own time | CPU time of the server | more | connections | calls |\n|---|---|---|---|---|---|---|\n",
+        "| | p50 | beyond the webhook's own time | CPU time of the server | more | switches of its threads | more | connections | calls |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
-    let (plain, plain_cpu) = writers[0].medians();
     // Writing to a `String` does not fail.
-    let _ = writeln!(text, "| the webhook's own time | {own:.0} µs | | | | | |");
-    for writer in writers {
-        let (time, cpu) = writer.medians();
-        let (connections, calls) = writer.hook.counts();
-        let title = writer.title;
-        let _ = match calls {
-            0 => writeln!(text, "| {title} | {time:.0} µs | | {cpu:.0} µs | | | |"),
-            _ => writeln!(
-                text,
-                "| {title} | {time:.0} µs | {:.0} µs | {cpu:.0} µs | {:.0} µs | {connections} | {calls} |",
-                time - plain - own,
-                cpu - plain_cpu
-            ),
-        };
+    let _ = writeln!(
+        text,
+        "| the webhook's own time | {own:.0} µs | | | | | | | |"
+    );
+    for build in builds {
+        let (plain, plain_cpu, plain_switches) = build.writers[0].medians();
+        for writer in &build.writers {
+            let (time, cpu, switches) = writer.medians();
+            let (connections, calls) = writer.hook.counts();
+            let title = format!("{}{}", build.prefix, writer.title);
+            let _ = match calls {
+                0 => writeln!(
+                    text,
+                    "| {title} | {time:.0} µs | | {cpu:.0} µs | | {switches:.1} | | | |"
+                ),
+                _ => writeln!(
+                    text,
+                    "| {title} | {time:.0} µs | {:.0} µs | {cpu:.0} µs | {:.0} µs | {switches:.1} | {:.1} | {connections} | {calls} |",
+                    time - plain - own,
+                    cpu - plain_cpu,
+                    switches - plain_switches
+                ),
+            };
+        }
     }
     text
 }
