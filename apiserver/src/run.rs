@@ -1,5 +1,6 @@
 //! The lifecycle of the process: start, signals, shutdown.
 
+use std::convert::Infallible;
 use std::future;
 use std::io::{self, Write};
 use std::pin::pin;
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::announcement::Announcement;
 use crate::config::{CommandLine, Config};
-use crate::hosting::{Host, HostedServer, Hosting};
+use crate::hosting::{Host, HostedServer, Hosting, HostingError};
 use crate::server::{ApiServer, StartError};
 use crate::storage::EtcdError;
 
@@ -135,25 +136,29 @@ async fn serve_hosted(
         signal = &mut *signals => return Ok(Hosted::Stopped(signal)),
     };
     let mut server = match hosting {
-        Hosting::Started(server, announcement) => {
-            announcement.print();
-            server
-        }
-        Hosting::Failed(reason) => return Err(StartError::Hosted(reason)),
+        Hosting::Accepted(server) => server,
         Hosting::Declined(reason) => {
             warn(&format!("the etcd does not run the server: {reason}"));
             return Ok(Hosted::Not);
         }
         Hosting::Absent => return Ok(Hosted::Not),
     };
+    let hosted = async {
+        server.started().await?.print();
+        server.ended().await;
+        Err::<Infallible, _>(HostingError::Ended)
+    };
     tokio::select! {
+        Err(error) = hosted => match error {
+            HostingError::Failed(reason) => Err(StartError::Hosted(reason)),
+            HostingError::Ended => {
+                warn("the etcd that has run the server has ended; it goes on in this process");
+                Ok(Hosted::Ended)
+            }
+        },
         signal = &mut *signals => {
             server.stop().await;
             Ok(Hosted::Stopped(signal))
-        }
-        () = server.ended() => {
-            warn("the etcd that has run the server has ended; it goes on in this process");
-            Ok(Hosted::Ended)
         }
     }
 }

@@ -17,14 +17,23 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Returns the store, unless the options of the server concern each write: a journal, or a quota.
+    /// Returns the store, unless the options of the server concern each write: a journal, or limits.
     pub(crate) fn new(
         config: &Config,
         services: &Services,
         addresses: Vec<SocketAddr>,
     ) -> Option<Self> {
-        let has_quota = config.limits.quota_bytes != Limits::default().quota_bytes;
-        (config.persist.is_none() && !has_quota).then(|| Self {
+        let limits_of = |limits: &Limits| {
+            let Limits {
+                quota_bytes,
+                request_bytes_max,
+                txn_ops_max,
+                ..
+            } = *limits;
+            (quota_bytes, request_bytes_max, txn_ops_max)
+        };
+        let has_limits = limits_of(&config.limits) != limits_of(&Limits::default());
+        (config.persist.is_none() && !has_limits).then(|| Self {
             services: services.clone(),
             addresses,
         })

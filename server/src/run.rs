@@ -50,7 +50,7 @@ pub fn run(config: &Config, warnings: &[String]) -> Result<StopSignal, StartErro
 
 /// Runs a server as [`run`](fn@run) does, and with it what `beside` returns, which is dropped when the server begins to stop.
 /// It is called in the runtime of the server when all ports are bound, before the first request is served. It is not
-/// called for a server with a journal, control or a quota, whose store is changed only by its requests.
+/// called for a server with a journal, control or limits of writes, whose store is changed only by its requests.
 ///
 /// # Errors
 /// As [`run`](fn@run).

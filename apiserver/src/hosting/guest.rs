@@ -19,25 +19,34 @@ use crate::version::REVSTORE_VERSION;
 /// The time in which a host must accept or decline.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The time in which a host must have stopped a server, beyond the delay of its shutdown.
-const STOP_LIMIT: Duration = Duration::from_secs(2);
+const STOP_LIMIT: Duration = Duration::from_secs(4);
 
 /// A server that a host runs for this process. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct HostedServer {
     host: Connection,
+    address: SocketAddr,
     stop_limit: Duration,
 }
 
-/// The result of a request to a host.
+/// The answer to a request to run a server.
 #[derive(Debug)]
 pub(crate) enum Hosting {
-    Started(HostedServer, Announcement),
-    /// The server cannot start, for this reason.
-    Failed(String),
+    /// The host starts it.
+    Accepted(HostedServer),
     /// The host does not run it, for this reason.
     Declined(String),
     /// The etcd is no host.
     Absent,
+}
+
+/// Why there is no server although a host has accepted it.
+#[derive(Debug)]
+pub(crate) enum HostingError {
+    /// It cannot start, for this reason.
+    Failed(String),
+    /// The host has ended.
+    Ended,
 }
 
 impl HostedServer {
@@ -53,24 +62,30 @@ impl HostedServer {
             Ok(host) => host,
             Err(error) => return Hosting::Declined(error.to_string()),
         };
-        let accepted = time::timeout(ANSWER_LIMIT, ask(&mut host, command_line)).await;
-        match accepted {
-            Ok(Ok(Answer::Accepted)) => {}
-            Ok(Ok(Answer::Declined(reason))) => return Hosting::Declined(reason),
-            Ok(Ok(answer)) => return Hosting::Declined(format!("it says {answer:?}")),
-            Ok(Err(error)) => return Hosting::Declined(error.to_string()),
-            Err(_) => return Hosting::Declined("it does not answer".to_owned()),
+        // A host that reads the request later finds the connection closed, and does not start the server.
+        match time::timeout(ANSWER_LIMIT, ask(&mut host, command_line)).await {
+            Ok(Ok(Answer::Accepted)) => Hosting::Accepted(Self {
+                host,
+                address,
+                stop_limit: config.shutdown_delay.saturating_add(STOP_LIMIT),
+            }),
+            Ok(Ok(Answer::Declined(reason))) => Hosting::Declined(reason),
+            Ok(Ok(answer)) => Hosting::Declined(format!("it says {answer:?}")),
+            Ok(Err(error)) => Hosting::Declined(error.to_string()),
+            Err(_) => Hosting::Declined("it does not answer".to_owned()),
         }
-        match host.receive().await {
+    }
+
+    /// Waits until the server has started.
+    pub(crate) async fn started(&mut self) -> Result<Announcement, HostingError> {
+        match self.host.receive().await {
             Ok(Answer::Started(announcement)) => {
+                let address = self.address;
                 let note = format!("the server runs in the process of the etcd at {address}");
-                let stop_limit = config.shutdown_delay.saturating_add(STOP_LIMIT);
-                let server = Self { host, stop_limit };
-                Hosting::Started(server, announcement.note(note))
+                Ok(announcement.note(note))
             }
-            Ok(Answer::Failed(reason)) => Hosting::Failed(reason),
-            Ok(answer) => Hosting::Declined(format!("it says {answer:?}")),
-            Err(error) => Hosting::Declined(error.to_string()),
+            Ok(Answer::Failed(reason)) => Err(HostingError::Failed(reason)),
+            Ok(_) | Err(_) => Err(HostingError::Ended),
         }
     }
 
@@ -80,11 +95,13 @@ impl HostedServer {
         let _ = self.host.receive::<Answer>().await;
     }
 
-    /// Stops the server, and waits until it has stopped.
+    /// Stops the server, also one that has not started yet, and waits until it has stopped.
     pub(crate) async fn stop(mut self) {
         let stopped = async {
             self.host.send(&Stop {}).await?;
-            self.host.receive::<Answer>().await
+            // It may have started in the meantime.
+            while let Answer::Started(_) = self.host.receive::<Answer>().await? {}
+            Ok::<_, io::Error>(())
         };
         // An error is the end of the host, and with it of the server.
         let _ = time::timeout(self.stop_limit, stopped).await;

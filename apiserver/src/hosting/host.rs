@@ -26,9 +26,9 @@ const GUESTS_MAX: usize = 64;
 /// The time in which a guest must say what it wants.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// The time for which a server waits for its port: the server of an earlier guest, which was killed, may still end.
-const PORT_LIMIT: Duration = Duration::from_secs(2);
+const PORT_LIMIT: Duration = Duration::from_secs(4);
 /// The pause after an attempt to bind a port.
-const PORT_PAUSE: Duration = Duration::from_millis(5);
+const PORT_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after a connection that could not be accepted, for example for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

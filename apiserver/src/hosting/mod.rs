@@ -24,7 +24,7 @@ mod place;
 
 use std::net::SocketAddr;
 
-pub(crate) use guest::{HostedServer, Hosting};
+pub(crate) use guest::{HostedServer, Hosting, HostingError};
 pub(crate) use host::Host;
 
 /// Returns the name of the socket of a host whose clients connect to this address. Only Linux has such names.

@@ -161,16 +161,25 @@ pub(crate) fn redirected_url(url: &str, location: &str) -> String {
     let authority = scheme + "://".len();
     let rest = base.get(authority..).unwrap_or_default();
     let origin = authority + rest.find('/').unwrap_or(rest.len());
-    if location.contains("://") {
+    if has_scheme(location) {
         location.to_owned()
     } else if location.starts_with("//") {
         format!("{}:{location}", &base[..scheme])
     } else if location.starts_with('/') {
         format!("{}{location}", &base[..origin])
+    } else if location.starts_with('?') {
+        format!("{base}{location}")
     } else {
         let folder = base.rfind('/').map_or(base, |end| &base[..=end]);
         format!("{folder}{location}")
     }
+}
+
+/// Returns whether a location is absolute. Others may have a URL in their query.
+fn has_scheme(location: &str) -> bool {
+    let end = location.find(['/', '?', '#']).unwrap_or(location.len());
+    let (scheme, rest) = location.split_at(end);
+    scheme.ends_with(':') && rest.starts_with("//")
 }
 
 /// Returns a path with a slash at its beginning, none at its end, and single ones between its parts.
@@ -201,7 +210,11 @@ mod tests {
         };
         let own = "https://[::1]:9443".to_owned();
         assert_eq!(redirected("/c"), (own.clone(), format!("{own}/c")));
-        assert_eq!(redirected("c?d"), (own.clone(), format!("{own}/c?d")));
+        for location in ["c?d", "a?d", "/c?d=https://h/"] {
+            let path = location.trim_start_matches('/');
+            assert_eq!(redirected(location), (own.clone(), format!("{own}/{path}")));
+        }
+        assert_eq!(redirected("?d"), (own.clone(), format!("{own}/a?d")));
         let other = ("https://h".to_owned(), "https://h/c".to_owned());
         assert_eq!(redirected("//h/c"), other);
         assert_eq!(redirected("https://h/c"), other);

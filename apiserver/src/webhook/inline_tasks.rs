@@ -5,7 +5,7 @@
 //! that is woken inside of [`inline`] is polled at its end, by the same thread. A task that something else wakes, such as the
 //! socket, runs as a task of the runtime, with the tasks that it wakes inside of it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -14,6 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 
 use hyper::rt::Executor;
 use parking_lot::Mutex;
@@ -26,6 +27,8 @@ type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
     static WOKEN: RefCell<Woken> = RefCell::default();
+    /// Whether the thread gives a task to the runtime.
+    static IS_SPAWNING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The tasks that were woken inside of the poll that this thread is in.
@@ -185,9 +188,12 @@ impl InlineTask {
                 Carrier::Spawned | Carrier::Ended => return,
             }
         };
-        match waker {
-            Some(waker) => waker.wake(),
-            None => drop(self.runtime.spawn(Carried(self.clone()))),
+        if let Some(waker) = waker {
+            waker.wake();
+        } else {
+            IS_SPAWNING.set(true);
+            drop(self.runtime.spawn(Carried(self.clone())));
+            IS_SPAWNING.set(false);
         }
     }
 }
@@ -239,15 +245,23 @@ impl Future for Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         let carrier = mem::replace(&mut *self.0.carrier.lock(), Carrier::Ended);
-        // A thread that polls the future at this time drops it.
-        self.0.close();
+        if IS_SPAWNING.get() {
+            // A runtime that has ended drops at once what it is given. Who wakes a task may hold a lock of h2, which the end of
+            // the task takes, too, so another thread ends it. Without one, its connection stays open.
+            let task = self.0.clone();
+            let closing = thread::Builder::new().name("webhook-close".to_owned());
+            let _ = closing.spawn(move || task.close());
+        } else {
+            // A thread that polls the future at this time drops it.
+            self.0.close();
+        }
         drop(carrier);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::sync::mpsc as blocking;
     use std::time::Duration;
 
     use tokio::runtime::Builder;
@@ -396,5 +410,52 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
         }
         panic!("{} tasks are left", Arc::strong_count(&held) - 1);
+    }
+
+    /// As h2 does: wakes a task under a lock that the end of this task takes, too.
+    #[test]
+    fn a_task_may_be_woken_under_a_lock_that_its_end_takes() {
+        #[derive(Default)]
+        struct Connection(Mutex<Option<Waker>>);
+        struct EndOfConnection(Arc<Connection>);
+        impl Drop for EndOfConnection {
+            fn drop(&mut self) {
+                if let Some(waker) = &*self.0.0.lock() {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+        struct Call(Arc<Connection>, blocking::Sender<()>);
+        impl Drop for Call {
+            fn drop(&mut self) {
+                let _waker = self.0.0.lock().take();
+                let _ = self.1.send(());
+            }
+        }
+        let (sender, ended) = blocking::channel();
+        let runtime = Builder::new_multi_thread().worker_threads(1).build();
+        let runtime = runtime.unwrap();
+        let connection = Arc::new(Connection::default());
+        let (end, call) = (
+            EndOfConnection(connection.clone()),
+            Call(connection, sender),
+        );
+        runtime.block_on(async {
+            // The runtime has this one.
+            tokio::spawn(async move {
+                let _end = end;
+                std::future::pending::<()>().await;
+            });
+            // It was never woken from outside.
+            let begun = poll_inline(async {
+                execute(poll_fn(move |context| {
+                    *call.0.0.lock() = Some(context.waker().clone());
+                    Poll::Pending
+                }));
+            });
+            assert!(begun.is_ready());
+        });
+        thread::spawn(move || drop(runtime));
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 }

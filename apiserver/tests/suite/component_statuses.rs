@@ -12,6 +12,7 @@ use revstore_apiserver::{ApiServer, Components, Config, EtcdServers};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use crate::client::exchange::exchange;
 use crate::client::{TestResult, send, value};
@@ -19,6 +20,8 @@ use crate::client::{TestResult, send, value};
 const STATUSES: &str = "/api/v1/componentstatuses";
 /// A time limit in which servers of this machine answer.
 const LONG: Duration = Duration::from_secs(20);
+/// One in which they begin to answer.
+const MIDDLE: Duration = Duration::from_secs(3);
 const SHORT: Duration = Duration::from_millis(300);
 
 /// What a component does with a connection.
@@ -76,7 +79,9 @@ fn serve(mut stream: TcpStream, config: &Arc<ServerConfig>, act: &Act) -> TestRe
         Act::Answer(bytes) => stream.write_all(bytes.as_bytes())?,
         Act::Stall(bytes) => {
             stream.write_all(bytes.as_bytes())?;
-            thread::sleep(SHORT * 4);
+            stream.flush()?;
+            // Until the client goes.
+            let _ = stream.read(&mut head)?;
         }
         Act::Plain(_) => {}
     }
@@ -84,9 +89,13 @@ fn serve(mut stream: TcpStream, config: &Arc<ServerConfig>, act: &Act) -> TestRe
     Ok(stream.flush()?)
 }
 
-/// Returns an address at which nothing listens.
+/// Returns an address at which nothing listens. The socket stays bound, so that nobody else gets the port.
 fn nobody() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    let address = socket.local_addr()?.as_socket();
+    std::mem::forget(socket);
+    address.ok_or_else(|| std::io::ErrorKind::AddrNotAvailable.into())
 }
 
 fn server(
@@ -168,7 +177,7 @@ fn a_component_is_as_healthy_as_it_says() -> TestResult {
         ),
         (
             Act::Stall("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"),
-            SHORT,
+            MIDDLE,
             json!({"type": null, "status": "Unknown", "error": "net/http: request canceled \
                 (Client.Timeout or context cancellation while reading body)"}),
         ),
@@ -306,7 +315,7 @@ fn an_etcd_that_is_gone_is_not_healthy_after_the_time_limit() -> TestResult {
     config.https = None;
     config.http = Some("127.0.0.1:0".parse()?);
     config.etcd = Some(EtcdServers::new([etcd.endpoint()]));
-    config.components.timeout = SHORT;
+    config.components.timeout = MIDDLE;
     let server = ApiServer::builder().config(config).start()?;
     assert_eq!(condition(&server, "etcd-0")["status"], "True");
     etcd.stop();

@@ -274,7 +274,10 @@ fn connections_are_shared_kept_and_replaced_over_both_versions_of_http() -> Test
         configure(&server, "Mutating", "a", &config, &json!({}));
         configure(&server, "Validating", "b", &config, &json!({}));
         assert_eq!(send(&server, "POST", MAPS, &map("first")).0, 201);
-        assert_eq!(hook.connections(), 1);
+        // Over HTTP/1.1 a call may open a connection and then get one that has become idle.
+        let is_http2 = protocols[0] == b"h2";
+        let most = |connections: usize| if is_http2 { connections } else { 10 };
+        assert!(hook.connections() <= most(1));
         // Bodies that are larger than the windows of HTTP/2.
         let text = "x".repeat(100 << 10);
         thread::scope(|scope| {
@@ -292,16 +295,15 @@ fn connections_are_shared_kept_and_replaced_over_both_versions_of_http() -> Test
         });
         assert_eq!(hook.take_requests().len(), 2 * 21);
         let opened = hook.connections();
-        // Over HTTP/1.1 a call may open a connection and then get one that has become idle.
-        let allowed = if protocols[0] == b"h2" { 1 } else { 10 };
-        assert!(opened <= allowed, "{opened}");
+        assert!(opened <= most(1), "{opened}");
         hook.disconnect();
         // A call may use a connection of which the server has not seen the end.
         let is_written = |_| send(&server, "POST", MAPS, &map("after")).0 == 201;
         assert!((0..100).any(is_written));
         let (status, answer) = send(&server, "POST", MAPS, &map("again"));
         assert_eq!(status, 201, "{answer}");
-        assert_eq!(hook.connections(), opened + 1);
+        let again = hook.connections() - opened;
+        assert!((1..=most(1)).contains(&again), "{again}");
     }
     Ok(())
 }
