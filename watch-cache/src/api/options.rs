@@ -398,7 +398,7 @@ impl ListOptions {
     /// Checks which options go together, as a list does before all else.
     ///
     /// # Errors
-    /// [`RequestError::Status`], 422.
+    /// [`RequestError::Invalid`], 422.
     pub fn check(&self) -> Result<(), RequestError> {
         let mut causes = Vec::new();
         let matching = self.resource_version_match.as_str();
@@ -458,7 +458,7 @@ impl WatchOptions {
     /// Checks which options go together, as a watch does before all else.
     ///
     /// # Errors
-    /// [`RequestError::Status`], 422.
+    /// [`RequestError::Invalid`], 422.
     pub fn check(&self) -> Result<(), RequestError> {
         let starts_now = matches!(self.resource_version.as_str(), "" | "0");
         let (send, matching) = match (
