@@ -6,10 +6,10 @@ use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::decode::from_json;
 use crate::webhook::error::{CallError, LATE, media_type_error, status_error, transport_error};
-use crate::webhook::time_limit::TimeLimit;
 
 /// The size of the body of an answer in bytes. A call with a larger one fails.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -38,13 +38,13 @@ impl Answer {
     pub(super) async fn read(
         response: Response<Incoming>,
         url: &str,
-        time: &mut TimeLimit<'_>,
+        end: Instant,
     ) -> Result<Self, CallError> {
         let status = response.status();
         let header = response.headers().get(CONTENT_TYPE);
         let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let header = header.filter(|text| !text.is_empty());
-        let read = time.run(read(response));
+        let read = tokio::time::timeout_at(end, read(response));
         let body = match read.await {
             Ok(body) => body?,
             Err(_) if is_success(status) => return Err(unreadable(LATE)),

@@ -11,19 +11,18 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use parking_lot::Mutex;
 use revstore_host::net::client_tls;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::webhook::answer::Answer;
 use crate::webhook::connector::Connector;
 use crate::webhook::endpoint::Endpoint;
 use crate::webhook::error::{CallError, LATE, transport_error};
-use crate::webhook::inline_tasks::{InlineExecutor, inline};
 use crate::webhook::resolver::Resolver;
-use crate::webhook::time_limit::{Elapsed, TimeLimit, Timers};
 
 /// The time limit of a call that has no other one.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -48,7 +47,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) struct Clients {
     resolver: Arc<Resolver>,
     calls: Semaphore,
-    timers: Timers,
     // A leaf lock, held for one look or change.
     kept: Mutex<Kept>,
 }
@@ -67,7 +65,6 @@ impl Clients {
         Self {
             resolver: Arc::new(resolver),
             calls: Semaphore::new(CALLS_MAX),
-            timers: Timers::default(),
             kept: Mutex::default(),
         }
     }
@@ -85,34 +82,23 @@ impl Clients {
         limit: Duration,
         told: Option<Duration>,
     ) -> Result<Answer, CallError> {
-        let mut time = self.timers.limit(Instant::now() + limit);
-        inline(self.call_until(endpoint, body, limit, told, &mut time)).await
-    }
-
-    async fn call_until(
-        &self,
-        endpoint: &Endpoint,
-        body: Vec<u8>,
-        limit: Duration,
-        told: Option<Duration>,
-        time: &mut TimeLimit<'_>,
-    ) -> Result<Answer, CallError> {
+        let end = Instant::now() + limit;
         let timeout = go_seconds(told.map_or(limit, |told| told.min(limit)));
         let url = format!("{}{}?timeout={timeout}", endpoint.origin, endpoint.path);
         let body = Bytes::from(body);
         let late = |_: Elapsed| CallError::transport(&url, LATE);
-        let permit = time.run(self.calls.acquire()).await;
+        let permit = tokio::time::timeout_at(end, self.calls.acquire()).await;
         // The semaphore is never closed.
         let _permit = permit.map_err(late)?;
         let mut left = RETRIES_MAX;
         loop {
-            let (response, last) = self.follow(endpoint, &url, &body, time).await?;
+            let (response, last) = self.follow(endpoint, &url, &body, end).await?;
             match retry_after(&response).filter(|_| left > 0) {
-                None => return Answer::read(response, &last, time).await,
+                None => return Answer::read(response, &last, end).await,
                 Some(wait) => {
                     left -= 1;
                     drop(response);
-                    let waited = time.run(tokio::time::sleep(wait)).await;
+                    let waited = tokio::time::timeout_at(end, tokio::time::sleep(wait)).await;
                     waited.map_err(late)?;
                 }
             }
@@ -125,7 +111,7 @@ impl Clients {
         endpoint: &Endpoint,
         url: &str,
         body: &Bytes,
-        time: &mut TimeLimit<'_>,
+        end: Instant,
     ) -> Result<(Response<Incoming>, String), CallError> {
         let (mut place, mut url) = (Cow::Borrowed(endpoint), url.to_owned());
         let mut method = Method::POST;
@@ -133,7 +119,7 @@ impl Clients {
         for _ in 0..REDIRECTS_MAX {
             let client = self.client(&place)?;
             let sent = send(&client, &method, (&url, referer), &place, body);
-            let response = match time.run(sent).await {
+            let response = match tokio::time::timeout_at(end, sent).await {
                 Ok(sent) => sent?,
                 Err(_) => return Err(CallError::transport(&url, LATE)),
             };
@@ -194,7 +180,7 @@ impl Clients {
             .map_err(|error| CallError::Client(error.to_string()))?;
         let connector = Connector::new(Arc::new(endpoint.clone()), self.resolver.clone(), tls)
             .map_err(CallError::Client)?;
-        Ok(Client::builder(InlineExecutor)
+        Ok(Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)

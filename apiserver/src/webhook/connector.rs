@@ -49,14 +49,8 @@ pub(super) enum ConnectError {
     Tls(#[source] io::Error),
 }
 
-/// A connection with TLS. Over HTTP/2 it writes at the second attempt: the library writes the head of a request before it
-/// takes the body, and both have one record of TLS and one system call when the body is taken in the meantime.
-pub(super) struct HookStream {
-    stream: TokioIo<TlsStream<TcpStream>>,
-    is_http2: bool,
-    /// Whether a write was put off since the last flush.
-    is_deferred: bool,
-}
+/// A connection with TLS.
+pub(super) struct HookStream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connector {
     pub(super) fn new(
@@ -95,13 +89,7 @@ impl Connector {
             .with_interval(TCP_KEEPALIVE);
         let _ = SockRef::from(&tcp).set_tcp_keepalive(&keepalive);
         let stream = self.tls.connect(self.name, tcp).await;
-        let stream = stream.map_err(ConnectError::Tls)?;
-        let (_, session) = stream.get_ref();
-        Ok(HookStream {
-            is_http2: session.alpn_protocol() == Some(ALPN_HTTP2),
-            stream: TokioIo::new(stream),
-            is_deferred: false,
-        })
+        Ok(HookStream(TokioIo::new(stream.map_err(ConnectError::Tls)?)))
     }
 }
 
@@ -127,21 +115,10 @@ impl Service<Uri> for Connector {
     }
 }
 
-impl HookStream {
-    /// Returns whether a write goes behind the tasks that were woken before it.
-    fn defers(&mut self, context: &Context<'_>) -> bool {
-        if !self.is_http2 || self.is_deferred {
-            return false;
-        }
-        self.is_deferred = true;
-        context.waker().wake_by_ref();
-        true
-    }
-}
-
 impl Connection for HookStream {
     fn connected(&self) -> Connected {
-        if self.is_http2 {
+        let (_, session) = self.0.inner().get_ref();
+        if session.alpn_protocol() == Some(ALPN_HTTP2) {
             Connected::new().negotiated_h2()
         } else {
             Connected::new()
@@ -155,7 +132,7 @@ impl Read for HookStream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
 
@@ -165,14 +142,12 @@ impl Write for HookStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.defers(context) {
-            return Poll::Pending;
-        }
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(&mut self.0).poll_write(context, bytes)
     }
 
+    // Without these, the library for HTTP/2 sends the first KiB of a body in a record of its own.
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.0.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -180,21 +155,14 @@ impl Write for HookStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.defers(context) {
-            return Poll::Pending;
-        }
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        if flushed.is_ready() {
-            self.is_deferred = false;
-        }
-        flushed
+        Pin::new(&mut self.0).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }

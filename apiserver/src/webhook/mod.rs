@@ -6,10 +6,8 @@ mod client_config;
 mod connector;
 mod endpoint;
 mod error;
-mod inline_tasks;
 mod resolver;
 mod route;
-mod time_limit;
 
 pub(crate) use answer::Answer;
 pub(crate) use client::{Clients, DEFAULT_TIMEOUT, REDIRECTS_MAX, new_uid, redirect};
