@@ -23,16 +23,10 @@ impl LocalStore {
         services: &Services,
         addresses: Vec<SocketAddr>,
     ) -> Option<Self> {
-        let limits_of = |limits: &Limits| {
-            let Limits {
-                quota_bytes,
-                request_bytes_max,
-                txn_ops_max,
-                ..
-            } = *limits;
-            (quota_bytes, request_bytes_max, txn_ops_max)
-        };
-        let has_limits = limits_of(&config.limits) != limits_of(&Limits::default());
+        let (limits, default) = (&config.limits, Limits::default());
+        let has_limits = limits.quota_bytes != default.quota_bytes
+            || limits.request_bytes_max != default.request_bytes_max
+            || limits.txn_ops_max != default.txn_ops_max;
         (config.persist.is_none() && !has_limits).then(|| Self {
             services: services.clone(),
             addresses,

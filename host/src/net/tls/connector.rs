@@ -74,12 +74,7 @@ pub fn client_tls(
         roots,
         trusted,
     };
-    let mut config = config_builder(provider)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(Arc::new(config))
+    verified_by(provider, Arc::new(verifier), protocols)
 }
 
 /// Returns the settings of connections to servers whose certificates are not verified. `protocols` are offered by ALPN.
@@ -89,18 +84,21 @@ pub fn client_tls(
 pub fn unverified_client_tls(protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, ConnectorError> {
     let provider = Arc::new(ring::default_provider());
     let algorithms = provider.signature_verification_algorithms;
-    let mut config = config_builder(provider)?
+    verified_by(provider, Arc::new(AnyServer { algorithms }), protocols)
+}
+
+fn verified_by(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ServerCertVerifier>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ClientConfig>, ConnectorError> {
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyServer { algorithms }))
+        .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
-}
-
-fn config_builder(
-    provider: Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
-    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()
 }
 
 /// Returns the certificates in PEM, as authorities and as they are. Those that cannot be read are left out, as by Go.
