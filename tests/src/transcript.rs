@@ -318,7 +318,9 @@ fn match_line<'a>(pattern: &[Piece<'a>], line: &'a str) -> Option<Vec<(&'a str, 
             let word = line
                 .find(|character: char| !is_word(character))
                 .unwrap_or(line.len());
-            (1..=word).rev().find_map(|length| {
+            let lengths = (1..=word).rev();
+            let mut lengths = lengths.filter(|length| line.is_char_boundary(*length));
+            lengths.find_map(|length| {
                 let mut found = match_line(rest, &line[length..])?;
                 if *name != "_" {
                     found.push((name, &line[..length]));
@@ -329,9 +331,9 @@ fn match_line<'a>(pattern: &[Piece<'a>], line: &'a str) -> Option<Vec<(&'a str, 
     }
 }
 
-/// Returns whether `character` may be part of a word. All of these characters are one byte long.
+/// Returns whether `character` may be part of a word. A duration below a millisecond has the letter for a millionth.
 fn is_word(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '.' | ':' | '-' | '_' | '/')
+    character.is_ascii_alphanumeric() || matches!(character, '.' | ':' | '-' | '_' | '/' | 'µ')
 }
 
 #[cfg(test)]
@@ -412,6 +414,9 @@ mod tests {
         let mut check =
             |expected: &str, actual: &str| words.matches(&owned(&[expected]), &owned(&[actual]));
         assert!(check("lease %l% left(%_%s)", "lease 00ff left(99s)"));
+        assert!(check("took = %_%", "took = 743.19µs"));
+        assert!(check("took = %_%s", "took = 743.19µs"));
+        assert!(check("took = %_%µs", "took = 743.19µs"));
         assert!(check("%l%: %l.dec%", "00ff: 255"));
         assert!(!check("%l%", "00fe"));
         assert!(!check("%unknown%", "two words"));
