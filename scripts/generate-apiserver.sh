@@ -4,7 +4,8 @@
 # Writes facts about kube-apiserver that its packages tell only when they are built: apiserver/tests/data/columns.txt, the
 # columns of tables, apiserver/data/selectable-fields.txt, the labels of field selectors, and
 # apiserver/data/flow-control.jsonl, the flow schemas and priority levels that it keeps; into the cases of
-# apiserver/tests/data/prepared.json it writes what its strategies make of the objects. With --check, compares instead: the
+# apiserver/tests/data/prepared.json it writes what its strategies make of the objects, into those of warnings.json what they
+# warn of. With --check, compares instead: the
 # exit code is 1 if a file is not what the sources say. Needs Go; the modules come from its proxy, at the versions in
 # scripts/apiserver/go.mod. The first build takes five minutes of processor time.
 set -euo pipefail
@@ -39,3 +40,5 @@ facts ../../apiserver/data/selectable-fields.txt "${1:-}" facts fields "$kinds" 
 facts ../../apiserver/data/flow-control.jsonl "${1:-}" facts flow-control
 prepared=../../apiserver/tests/data/prepared.json
 facts "$prepared" "${1:-}" strategies prepared "$prepared"
+warnings=../../apiserver/tests/data/warnings.json
+facts "$warnings" "${1:-}" strategies warnings "$warnings"

@@ -87,11 +87,14 @@ impl Admission<'_> {
             (Some(_), None) => Operation::Create,
             (Some(_), Some(_)) => Operation::Update,
         };
-        if let Some(new) = new
-            && matches!(facet, Facet::Whole | Facet::Scale)
-        {
-            // The others have strategies of their own, which warn of nothing.
-            for warning in self.resource.rules.warnings(new, old) {
+        if let Some(new) = new {
+            let warnings = match facet {
+                Facet::Whole | Facet::Scale => self.resource.rules.warnings(new, old),
+                Facet::Status => self.resource.rules.status_warnings(new),
+                // They have strategies of their own, which warn of nothing.
+                _ => Vec::new(),
+            };
+            for warning in warnings {
                 self.exchange.warn(warning);
             }
         }

@@ -43,7 +43,7 @@ const PODS: [Fields; 4] = [
     ],
 ];
 
-const KINDS: [Gated; 12] = [
+const KINDS: [Gated; 13] = [
     Gated {
         pods: "spec",
         features: &[
@@ -57,6 +57,11 @@ const KINDS: [Gated; 12] = [
             ],
         ],
         ..Gated::new("", "Pod")
+    },
+    Gated {
+        // DynamicKubeletConfig, which does not exist any more
+        features: &[&["spec.configSource"], &["status.config"]],
+        ..Gated::new("", "Node")
     },
     Gated::templates("", "PodTemplate", "template.spec"),
     Gated::templates("", "ReplicationController", "spec.template.spec"),

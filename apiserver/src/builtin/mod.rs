@@ -5,7 +5,8 @@
 //!   subresources, whose new version a function computes: [`bind`], [`mark_evicted`],
 //!   [`set_ephemeral_containers`], [`resize`], [`approve`], [`finalize_namespace`].
 //! - [`scale_of`] and [`set_scale`] are the scale subresource.
-//! - [`warnings`], [`kind_warning`] and [`deletion_warning`] are what clients are warned of.
+//! - [`warnings`], [`creation_warnings`], [`status_warnings`], [`kind_warning`] and [`deletion_warning`] are what clients
+//!   are warned of.
 //! - [`selected_field`] and [`selectable_fields`] are the fields of field selectors.
 //!
 //! Objects are JSON objects whose fields have the types of the schema. Fields with other types are treated
@@ -17,6 +18,7 @@ mod families;
 pub(crate) mod field;
 mod gates;
 mod names;
+mod pem;
 pub(crate) mod quantity;
 mod rules;
 mod scale;
@@ -42,7 +44,7 @@ pub use scale::{scale_of, set_scale};
 pub(crate) use selectable::field_source;
 pub use selectable::{selectable_fields, selected_field};
 pub(crate) use warning::ENFORCE_SECRETS;
-pub use warning::{deletion_warning, kind_warning, warnings};
+pub use warning::{creation_warnings, deletion_warning, kind_warning, status_warnings, warnings};
 
 /// Sets the defaults of a stored object, as those of requests: its API version and kind are in it.
 pub(crate) fn set_defaults(object: &mut JsonObject) {

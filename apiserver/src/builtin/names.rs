@@ -151,7 +151,7 @@ pub(crate) fn canonical_cidr_error(text: &str) -> Option<String> {
 }
 
 /// Returns an IPv4 address without the zeros that its numbers begin with.
-fn without_zeros(text: &str) -> String {
+pub(super) fn without_zeros(text: &str) -> String {
     let numbers: Vec<&str> = text
         .split('.')
         .map(|number| match number.trim_start_matches('0') {
@@ -221,7 +221,7 @@ impl Cidr {
     }
 
     /// Returns whether all bits of the address beyond the length are zero.
-    fn is_network(self) -> bool {
+    pub(super) fn is_network(self) -> bool {
         Self::bits(self.address) & !self.mask() == 0
     }
 
@@ -235,6 +235,19 @@ impl Cidr {
         self.is_ipv4() == other.is_ipv4()
             && self.length < other.length
             && (Self::bits(self.address) ^ Self::bits(other.address)) & self.mask() == 0
+    }
+
+    /// Returns the text in its canonical form, in which a block of IPv4 in the form of IPv6 is one of IPv4.
+    pub(super) fn unmapped(self) -> String {
+        const PREFIX: u32 = 96;
+        match self.address.to_canonical() {
+            address @ IpAddr::V4(_) if self.address.is_ipv6() && self.length >= PREFIX => Self {
+                address,
+                length: self.length - PREFIX,
+            }
+            .canonical(),
+            _ => self.canonical(),
+        }
     }
 
     /// Returns the text in its canonical form.

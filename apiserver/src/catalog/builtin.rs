@@ -496,6 +496,14 @@ impl Rules for BuiltinRules {
         builtin::warnings(new, old)
     }
 
+    fn status_warnings(&self, new: &JsonObject) -> Vec<String> {
+        builtin::status_warnings(new)
+    }
+
+    fn creation_warnings(&self, new: &JsonObject) -> Vec<String> {
+        builtin::creation_warnings(new)
+    }
+
     fn kind_warning(&self) -> Option<String> {
         let resource = self.resource;
         let warning = builtin::kind_warning(resource.group(), resource.version(), resource.kind());

@@ -101,6 +101,16 @@ pub(crate) trait Rules: std::fmt::Debug + Send + Sync {
     /// Returns the warnings about a valid version of an object, as it is stored, and the version that it replaces.
     fn warnings(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<String>;
 
+    /// Returns the warnings about a valid version whose status is written by itself.
+    fn status_warnings(&self, _new: &JsonObject) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns the warnings about a new object before it is prepared and checked.
+    fn creation_warnings(&self, _new: &JsonObject) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the warning that every request for the resource gets.
     fn kind_warning(&self) -> Option<String>;
 

@@ -15,6 +15,7 @@ mod flags;
 mod flow_control;
 mod forms;
 mod history;
+mod kind_warnings;
 mod managed_fields;
 mod metrics;
 mod optional_plugins;

@@ -152,3 +152,55 @@ fn finalizers_are_warned_of_when_they_are_added() -> TestResult {
     );
     Ok(())
 }
+
+#[test]
+fn profiles_in_annotations_are_warned_of_and_become_fields() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/pods";
+    let name = "container.apparmor.security.beta.kubernetes.io/c";
+    let text = format!(
+        "\"metadata.annotations[{name}]: deprecated since v1.30; use the \\\"appArmorProfile\\\" field instead\""
+    );
+    let pod = |pod: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": pod, "annotations": {name: "runtime/default"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        })
+    };
+    let applied = format!("{path}/b?fieldManager=m");
+    for (request, media, pod) in [
+        (("POST", path), "application/json", pod("a")),
+        (("PATCH", &applied[..]), APPLY, pod("b")),
+    ] {
+        assert_eq!(warned(&server, request, media, &pod, 201), [&text[..]]);
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let (_, body) = exchange(server.endpoint(), "GET", &format!("{path}/{name}"), "", "");
+        let stored: Value = serde_json::from_str(&body)?;
+        let profile = &stored["spec"]["containers"][0]["securityContext"]["appArmorProfile"];
+        assert_eq!(profile, &json!({"type": "RuntimeDefault"}), "{body}");
+    }
+    // Nothing is new in it.
+    let again = warned(&server, ("PATCH", &applied), APPLY, &pod("b"), 200);
+    assert_eq!(again, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn addresses_in_a_status_are_warned_of() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/services";
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}});
+    let created = warned(&server, ("POST", path), "application/json", &service, 201);
+    assert_eq!(created, [""; 0]);
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "2001:DB8::1"}]}}});
+    let object = format!("{path}/s/status");
+    assert_eq!(
+        warned(&server, ("PATCH", &object), PATCH, &status, 200),
+        [
+            "\"status.loadBalancer.ingress[0]: IPv6 address \\\"2001:DB8::1\\\" should be in RFC 5952 canonical format \
+             (\\\"2001:db8::1\\\")\""
+        ]
+    );
+    Ok(())
+}

@@ -3,10 +3,11 @@
 //
 //	go run ./strategies prepared CASES >CASES.new
 //	go run ./strategies causes CASES >CASES.new
+//	go run ./strategies warnings CASES >CASES.new
 //
 // CASES is a list in JSON of cases with the members id, verb (create, update or status), body and, for an update, old. They
 // are written again with the member expect, the object without what the store sets, or causes: the reason, the field and the
-// message of each. Cases of other kinds than those below stay as they are. The tests of apiserver/src/builtin/gates.rs read
+// message of each, or warnings: what a client is warned of. Cases of other kinds than those below stay as they are. The tests of apiserver/src/builtin/gates.rs read
 // prepared objects from apiserver/tests/data/prepared.json. The causes of the cases flow-* and level-* of validation.json come
 // from this program, too; those of other updates also have the resource version, which the store checks.
 package main
@@ -18,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,6 +41,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
+	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
 	"k8s.io/kubernetes/pkg/registry/core/podtemplate"
@@ -77,6 +80,7 @@ var kinds = map[string]strategies{
 	"Job":                        {job.Strategy, job.StatusStrategy},
 	"Lease":                      {lease.Strategy, nil},
 	"PersistentVolumeClaim":      {persistentvolumeclaim.Strategy, persistentvolumeclaim.StatusStrategy},
+	"Node":                       {node.Strategy, node.StatusStrategy},
 	"Pod":                        {pod.Strategy, pod.StatusStrategy},
 	"PodTemplate":                {podtemplate.Strategy, nil},
 	"PriorityLevelConfiguration": {prioritylevelconfiguration.Strategy, prioritylevelconfiguration.StatusStrategy},
@@ -93,11 +97,12 @@ type testCase struct {
 	Body   json.RawMessage `json:"body"`
 	Expect map[string]any  `json:"expect,omitempty"`
 	Causes *[][3]string    `json:"causes,omitempty"`
+	Warned *[]string       `json:"warnings,omitempty"`
 }
 
 func main() {
-	if len(os.Args) != 3 || os.Args[1] != "prepared" && os.Args[1] != "causes" {
-		fatal("usage: strategies prepared|causes CASES")
+	if len(os.Args) != 3 || !slices.Contains([]string{"prepared", "causes", "warnings"}, os.Args[1]) {
+		fatal("usage: strategies prepared|causes|warnings CASES")
 	}
 	text, err := os.ReadFile(os.Args[2])
 	check(err)
@@ -108,6 +113,11 @@ func main() {
 	}
 	for index := range cases {
 		one := &cases[index]
+		if os.Args[1] == "warnings" {
+			texts := one.warnings()
+			one.Warned = &texts
+			continue
+		}
 		object, errors, ok := one.run()
 		if !ok {
 			continue

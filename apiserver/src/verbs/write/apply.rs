@@ -18,7 +18,7 @@ use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
 use crate::verbs::read::reference;
 use crate::verbs::write::facet_change::{Current, FacetChange, check_requested_name};
-use crate::verbs::write::{answer_written, set_requester};
+use crate::verbs::write::{answer_written, complete_new};
 
 /// The number of times that an apply is tried again, because another request creates or deletes its object meanwhile.
 const ATTEMPTS_MAX: usize = 5;
@@ -134,7 +134,7 @@ impl Apply<'_> {
                 write.check(&self.front.authorizer, &new, None)?;
             }
             let mut new = tracker.completed(self.facet, None, new)?;
-            set_requester(exchange, resource, &mut new);
+            complete_new(exchange, resource, &mut new);
             attempts += 1;
             let mut admission = admission;
             let created =

@@ -58,7 +58,7 @@ pub(crate) async fn create(
         write.check(&front.authorizer, &object, None)?;
     }
     let mut object = resource.to_stored(object);
-    set_requester(exchange, resource, &mut object);
+    complete_new(exchange, resource, &mut object);
     let created = stored
         .store
         .create_admitted(&target.namespace, object, &request, &mut admission)
@@ -67,8 +67,11 @@ pub(crate) async fn create(
     shown(exchange, resource, stored, accepted, CREATED, created)
 }
 
-/// Gives a new certificate request the user who creates it.
-pub(crate) fn set_requester(exchange: &Exchange, resource: &Resource, object: &mut JsonObject) {
+/// Warns of what the preparation of a new object replaces, and gives a certificate request the user who creates it.
+pub(crate) fn complete_new(exchange: &Exchange, resource: &Resource, object: &mut JsonObject) {
+    for warning in resource.rules.creation_warnings(object) {
+        exchange.warn(warning);
+    }
     if resource.names.kind != "CertificateSigningRequest" {
         return;
     }

@@ -1,6 +1,5 @@
 //! Certificate signing requests.
 
-mod pem;
 mod request;
 
 use std::collections::HashMap;
@@ -17,6 +16,7 @@ use crate::builtin::causes::Causes;
 use crate::builtin::edit;
 use crate::builtin::field::Field;
 use crate::builtin::names;
+use crate::builtin::pem;
 use crate::builtin::rules::Kind;
 
 pub(crate) use request::CertificateRequest;

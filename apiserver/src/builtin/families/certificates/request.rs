@@ -8,7 +8,7 @@ use x509_cert::der::{self, Decode, ErrorKind, Reader, SliceReader, Tag, Tagged};
 use x509_cert::request::CertReqInfo;
 use x509_cert::spki::{AlgorithmIdentifierRef, ObjectIdentifier};
 
-use super::pem;
+use crate::builtin::pem;
 
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 const RSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.11");

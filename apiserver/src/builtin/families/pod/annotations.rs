@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use revstore_watch_cache::status::quoted;
 
+use super::app_armor::ANNOTATION as APP_ARMOR;
 use super::spec::{all_containers, relative_errors};
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
@@ -13,9 +14,9 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The annotation with the cost of the deletion of a pod.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The annotations that came before the fields with profiles.
-const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub(in crate::builtin) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+pub(in crate::builtin) const SECCOMP_CONTAINER: &str =
+    "container.seccomp.security.alpha.kubernetes.io/";
 
 /// Checks the annotations of a pod or of a template.
 pub(super) fn check(annotations: &Field<'_>, spec: &Field<'_>, causes: &mut Causes) {

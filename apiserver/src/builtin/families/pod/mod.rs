@@ -1,6 +1,7 @@
 //! Pods and pod templates.
 
 mod annotations;
+mod app_armor;
 mod defaults;
 mod eviction;
 mod label_keys;
@@ -11,7 +12,6 @@ mod spec;
 mod status;
 mod subresource;
 mod update;
-mod warnings;
 
 use serde_json::{Value, json};
 
@@ -22,17 +22,19 @@ use crate::builtin::edit;
 use crate::builtin::field::Field;
 use crate::builtin::rules::Kind;
 
+pub(in crate::builtin) use annotations::{SECCOMP_CONTAINER, SECCOMP_POD};
+pub(in crate::builtin) use app_armor::old_profiles;
 pub(super) use defaults::{default_source, default_template};
 pub use eviction::{
     EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
 };
+pub(in crate::builtin) use spec::all_containers;
 pub(super) use spec::{
     EFFECTS, Owner, PROTOCOLS, check_container_resource, check_csi_driver_name,
     check_node_selector, check_node_term, check_overhead, check_resource_name, check_template,
     check_tolerations, check_volume_source,
 };
 pub use subresource::{bind, binding_conditions, check_binding, resize, set_ephemeral_containers};
-pub(in crate::builtin) use warnings::{template_warnings, warnings};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -75,6 +77,7 @@ pub(in crate::builtin) fn grace_period_seconds(pod: &JsonObject, requested: Opti
 /// Sets the first status, and completes selectors.
 fn create(pod: &mut JsonObject, now: &str) {
     label_keys::add_requirements(pod);
+    app_armor::copy_to_fields(pod);
     let spec = Field::root(pod).child("spec");
     let mut status = json!({"phase": "Pending", "qosClass": qos::class(&spec)});
     if spec.child("schedulingGates").len() > 0 {

@@ -26,7 +26,7 @@ pub(super) use resources::is_of_pods;
 pub(in crate::builtin) use resources::{
     check_container_resource, check_overhead, check_resource_name,
 };
-pub(super) use security::check_id;
+pub(super) use security::{PROFILE_BYTES_MAX, check_id};
 pub(in crate::builtin) use source::{
     check_csi_driver_name, check_persistent as check_volume_source,
 };
@@ -67,10 +67,16 @@ impl Pod<'_> {
     }
 }
 
-/// Returns all containers of a pod: those that run first come first.
-pub(super) fn all_containers<'a>(spec: &Field<'a>) -> impl Iterator<Item = Field<'a>> + use<'a> {
+/// The lists of containers of a pod: those that run first come first.
+pub(super) const CONTAINER_LISTS: [&str; 3] =
+    ["initContainers", "containers", "ephemeralContainers"];
+
+/// Returns all containers of a pod, in the order of [`CONTAINER_LISTS`].
+pub(in crate::builtin) fn all_containers<'a>(
+    spec: &Field<'a>,
+) -> impl Iterator<Item = Field<'a>> + use<'a> {
     let spec = *spec;
-    ["initContainers", "containers", "ephemeralContainers"]
+    CONTAINER_LISTS
         .into_iter()
         .flat_map(move |list| spec.child(list).items())
 }

@@ -181,7 +181,7 @@ fn check_seccomp(profile: &Field<'_>, causes: &mut Causes) {
 }
 
 /// The maximum length of the name of a profile.
-const PROFILE_BYTES_MAX: usize = 4095;
+pub(in crate::builtin::families::pod) const PROFILE_BYTES_MAX: usize = 4095;
 
 fn check_app_armor(profile: &Field<'_>, causes: &mut Causes) {
     if !profile.is_set() {
