@@ -207,9 +207,11 @@ async fn send(
             ref writes,
         } => {
             let key = writes[0].0;
+            // Together they are not larger than a request may be.
+            let mut value = |id| history::value(id, size(rng) / writes.len());
             let puts = writes
                 .iter()
-                .map(|&(key, id)| TxnOp::put(key.name(), history::value(id, size(rng)), None));
+                .map(|&(key, id)| TxnOp::put(key.name(), value(id), None));
             let txn = Txn::new()
                 .when([Compare::mod_revision(
                     key.name(),
