@@ -171,7 +171,7 @@ async fn create_service(
 }
 
 /// Creates an object of a group and resource. Returns whether it did not exist.
-async fn create_one(
+pub(crate) async fn create_one(
     catalog: &Catalog,
     (group, plural): (&str, &str),
     namespace: &str,

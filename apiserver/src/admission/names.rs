@@ -11,7 +11,8 @@ use crate::admission::certificates::{
 };
 use crate::admission::optional::{
     AlwaysAdmit, AlwaysDeny, AlwaysPullImages, DenyServiceExternalIPs, ExtendedResourceToleration,
-    LimitPodHardAntiAffinityTopology, NamespaceExists, OwnerReferencesPermissionEnforcement,
+    LimitPodHardAntiAffinityTopology, NamespaceAutoProvision, NamespaceExists,
+    OwnerReferencesPermissionEnforcement, PodNodeSelector, PodTolerationRestriction,
 };
 use crate::admission::pod_security::PodSecurity;
 use crate::admission::pods::{
@@ -72,7 +73,9 @@ const fn default(name: &'static str, make: fn(TolerationSeconds) -> Box<dyn Plug
 /// All plugins in the order in which they are called.
 const PLUGINS: &[Known] = &[
     optional("AlwaysAdmit", |_| Box::new(AlwaysAdmit)),
-    absent("NamespaceAutoProvision"),
+    optional("NamespaceAutoProvision", |_| {
+        Box::new(NamespaceAutoProvision)
+    }),
     default("NamespaceLifecycle", |_| Box::new(NamespaceLifecycle)),
     optional("NamespaceExists", |_| Box::new(NamespaceExists)),
     optional("LimitPodHardAntiAffinityTopology", |_| {
@@ -88,12 +91,14 @@ const PLUGINS: &[Known] = &[
     optional("AlwaysPullImages", |_| Box::new(AlwaysPullImages)),
     absent("ImagePolicyWebhook"),
     default("PodSecurity", |_| Box::new(PodSecurity)),
-    absent("PodNodeSelector"),
+    optional("PodNodeSelector", |_| Box::new(PodNodeSelector)),
     default("Priority", |_| Box::new(Priority)),
     default("DefaultTolerationSeconds", |seconds| {
         Box::new(DefaultTolerationSeconds(seconds))
     }),
-    absent("PodTolerationRestriction"),
+    optional("PodTolerationRestriction", |_| {
+        Box::new(PodTolerationRestriction)
+    }),
     absent("EventRateLimit"),
     optional("ExtendedResourceToleration", |_| {
         Box::new(ExtendedResourceToleration)

@@ -33,6 +33,7 @@ pub(crate) use families::certificates::CertificateRequest;
 pub use families::certificates::{approve, set_requester};
 pub use families::cluster::finalize_namespace;
 pub(crate) use families::flow_objects::FlowObject;
+pub(crate) use families::pod::qos_class;
 pub use families::pod::{
     EvictionCase, bind, binding_conditions, budget_of, check_binding, count_eviction,
     counts_eviction, mark_evicted, resize, set_ephemeral_containers, unprocessed_budget,

@@ -275,3 +275,108 @@ fn pods_are_resized_where_there_is_room() -> TestResult {
     assert_eq!(code, 200, "{answer}");
     Ok(())
 }
+
+#[test]
+fn namespaces_are_created_with_their_first_object() -> TestResult {
+    let server = with("NamespaceAutoProvision")?;
+    let map = json!({"metadata": {"name": "m"}});
+    let elsewhere = "/api/v1/namespaces/elsewhere/configmaps";
+    let dry = format!("{elsewhere}?dryRun=All");
+    assert_eq!(send(&server, "POST", &dry, &map).0, 404);
+    let (code, created) = send(&server, "POST", elsewhere, &map);
+    assert_eq!(code, 201, "{created}");
+    let (code, namespace) = send(&server, "GET", "/api/v1/namespaces/elsewhere", &json!(null));
+    assert_eq!(code, 200, "{namespace}");
+    assert_eq!(namespace["status"]["phase"], "Active");
+    assert_eq!(namespace["spec"]["finalizers"], json!(["kubernetes"]));
+    let (code, answer) = send(&server, "POST", "/api/v1/namespaces/A_B/configmaps", &map);
+    assert!(
+        code == 403 && !answer["message"].is_null(),
+        "{code} {answer}"
+    );
+    Ok(())
+}
+
+const DEFAULT: &str = "/api/v1/namespaces/default";
+
+fn annotate(server: &ApiServer, annotations: &Value) {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let (code, answer) = send(server, "PATCH", DEFAULT, &patch);
+    assert_eq!(code, 200, "{answer}");
+}
+
+#[test]
+fn pods_run_on_the_nodes_of_their_namespace() -> TestResult {
+    const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
+    let server = with("PodNodeSelector")?;
+    let plain = send(&server, "POST", PODS, &pod("plain", &json!({}))).1;
+    assert_eq!(plain["spec"]["nodeSelector"], Value::Null);
+    annotate(&server, &json!({ANNOTATION: "zone=a, disk=ssd"}));
+    let spec = json!({"nodeSelector": {"zone": "a", "x": "y"}});
+    let (code, created) = send(&server, "POST", PODS, &pod("p", &spec));
+    assert_eq!(code, 201, "{created}");
+    let expected = json!({"zone": "a", "disk": "ssd", "x": "y"});
+    assert_eq!(created["spec"]["nodeSelector"], expected);
+    let spec = json!({"nodeSelector": {"zone": "b"}});
+    let (code, answer) = send(&server, "POST", PODS, &pod("q", &spec));
+    let message = "pods \"q\" is forbidden: pod node label selector conflicts with its namespace node label selector";
+    assert_eq!((code, &answer["message"]), (403, &json!(message)));
+    annotate(&server, &json!({ANNOTATION: "zone"}));
+    let (code, answer) = send(&server, "POST", PODS, &pod("r", &json!({})));
+    let message = "invalid selector: [zone]";
+    assert_eq!((code, &answer["message"]), (500, &json!(message)));
+    // Others than new pods are not looked at.
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(send(&server, "PATCH", &format!("{PODS}/p"), &labels).0, 200);
+    Ok(())
+}
+
+#[test]
+fn pods_have_the_tolerations_that_their_namespace_permits() -> TestResult {
+    let server = with("PodTolerationRestriction")?;
+    let keys = |pod: &Value| -> Vec<String> {
+        let list = pod["spec"]["tolerations"].as_array().cloned();
+        let key = |it: &Value| it["key"].as_str().unwrap_or_default().to_owned();
+        list.unwrap_or_default().iter().map(key).collect()
+    };
+    let requests = json!({"containers": [{"resources": {"requests": {"cpu": "1"}}}]});
+    let own = [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ];
+    let pressure = "node.kubernetes.io/memory-pressure";
+    let plain = send(&server, "POST", PODS, &pod("plain", &json!({}))).1;
+    assert_eq!(keys(&plain), own);
+    let burst = send(&server, "POST", PODS, &pod("burst", &requests)).1;
+    assert_eq!(keys(&burst), [own[0], own[1], pressure]);
+    let list = |tolerations: &Value| tolerations.to_string();
+    let gpu = json!([{"key": "gpu", "operator": "Exists"}]);
+    annotate(
+        &server,
+        &json!({
+            "scheduler.alpha.kubernetes.io/defaultTolerations": list(&gpu),
+            "scheduler.alpha.kubernetes.io/tolerationsWhitelist": list(&json!([
+                gpu[0],
+                {"key": own[0], "operator": "Exists"},
+                {"key": own[1], "operator": "Exists"},
+            ])),
+        }),
+    );
+    let (code, created) = send(&server, "POST", PODS, &pod("p", &json!({})));
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(keys(&created), [own[0], own[1], "gpu"]);
+    let spec = json!({"tolerations": [{"key": "x", "operator": "Exists"}]});
+    let message = "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace \
+                   whitelist";
+    for spec in [spec, requests] {
+        let (code, answer) = send(&server, "POST", PODS, &pod("q", &spec));
+        assert_eq!((code, &answer["message"]), (500, &json!(message)));
+    }
+    annotate(
+        &server,
+        &json!({"scheduler.alpha.kubernetes.io/defaultTolerations": "x"}),
+    );
+    let (code, answer) = send(&server, "POST", PODS, &pod("r", &json!({})));
+    assert_eq!(code, 500, "{answer}");
+    Ok(())
+}

@@ -7,7 +7,7 @@ mod runtime_class;
 mod secret_references;
 mod service_account;
 mod token_volume;
-mod tolerations;
+pub(in crate::admission) mod tolerations;
 mod topology_labels;
 
 pub(super) use default_toleration_seconds::DefaultTolerationSeconds;

@@ -1,13 +1,13 @@
 //! Tolerations that include others.
 
-use std::collections::{HashMap, hash_map};
+use std::collections::{HashMap, HashSet, hash_map};
 
 use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
 
 /// Returns two lists as one, without tolerations that another one includes. Of equal ones the first stays. It takes time for
 /// the sum of both numbers.
-pub(super) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
+pub(in crate::admission) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
     let mut identities = HashMap::new();
     let all: Vec<Toleration<'_>> = first
         .iter()
@@ -35,6 +35,21 @@ pub(super) fn merge(first: &[Value], second: &[Value]) -> Vec<Value> {
         }
     }
     merged
+}
+
+/// Returns whether each toleration of a list is in another one, or a toleration in that includes it. It takes time for the sum
+/// of both numbers.
+pub(in crate::admission) fn includes_all(others: &[Value], list: &[Value]) -> bool {
+    // No other one has this identity.
+    const NONE: usize = usize::MAX;
+    let known: HashSet<Value> = others.iter().map(without_empty).collect();
+    let mut limits = Limits::default();
+    for (identity, value) in others.iter().enumerate() {
+        limits.insert(&Toleration::of(value, identity));
+    }
+    list.iter().all(|value| {
+        known.contains(&without_empty(value)) || limits.has_other(&Toleration::of(value, NONE))
+    })
 }
 
 /// A toleration in a list.
@@ -201,6 +216,36 @@ mod tests {
             let owned = |list: &[&Value]| -> Vec<Value> { list.iter().copied().cloned().collect() };
             let merged = merge(&owned(&first), &owned(&second));
             assert_eq!(merged, owned(&expected), "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn tolerations_are_in_a_list_or_included_by_one() {
+        let all = json!({"operator": "Exists"});
+        let key = json!({"key": "a", "operator": "Exists"});
+        let value = json!({"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"});
+        let implied = json!({"key": "a", "value": "b", "effect": "NoSchedule"});
+        let short = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
+        let long = json!({"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9});
+        for (others, list, expected) in [
+            (vec![&all], vec![&key, &value, &short], true),
+            (vec![&key], vec![&value], true),
+            (vec![&key], vec![&key, &key], true),
+            (vec![&key], vec![&all], false),
+            (vec![&value], vec![&value], true),
+            (vec![&value], vec![&implied], false),
+            (vec![&implied], vec![&implied], true),
+            (vec![&long], vec![&short], true),
+            (vec![&short], vec![&long], false),
+            (vec![&short, &long], vec![&long, &short], true),
+            (vec![], vec![&key], false),
+            (vec![], vec![], true),
+        ] {
+            let owned = |list: &[&Value]| -> Vec<Value> { list.iter().copied().cloned().collect() };
+            let found = includes_all(&owned(&others), &owned(&list));
+            assert_eq!(found, expected, "{others:?} {list:?}");
+            let is_in = |one: &&Value| others.iter().any(|other| includes(other, one));
+            assert_eq!(list.iter().all(is_in), expected, "{others:?} {list:?}");
         }
     }
 

@@ -28,6 +28,7 @@ pub(super) use defaults::{default_source, default_template};
 pub use eviction::{
     EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
 };
+pub(crate) use qos::class as qos_class;
 pub(in crate::builtin) use spec::all_containers;
 pub(super) use spec::{
     EFFECTS, Owner, PROTOCOLS, check_container_resource, check_csi_driver_name,

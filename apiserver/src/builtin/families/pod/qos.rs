@@ -9,7 +9,7 @@ use crate::builtin::quantity::Quantity;
 const COMPUTED: [&str; 2] = ["cpu", "memory"];
 
 /// Returns the class of a pod from the resources of its containers, or from those of the pod as a whole.
-pub(in crate::builtin) fn class(spec: &Field<'_>) -> &'static str {
+pub(crate) fn class(spec: &Field<'_>) -> &'static str {
     let whole = spec.child("resources");
     if whole.child("requests").len() + whole.child("limits").len() > 0 {
         return class_of([whole].into_iter());
