@@ -84,13 +84,13 @@ fn flags_of_neither_server_are_errors() {
 
 #[test]
 fn names_of_admission_plugins_are_checked() {
-    let line = "--enable-admission-plugins=NamespaceAutoProvision,LimitRanger \
+    let line = "--enable-admission-plugins=EventRateLimit,LimitRanger \
                 --disable-admission-plugins=ServiceAccount,Priority";
     let (_, warnings) = served(line).expect("the names are known");
     assert_eq!(
         warnings,
         [
-            "--enable-admission-plugins=NamespaceAutoProvision has no effect: this server does not have the plugin",
+            "--enable-admission-plugins=EventRateLimit has no effect: this server does not have the plugin",
         ]
     );
     let error = served("--enable-admission-plugins=Foo").unwrap_err();
