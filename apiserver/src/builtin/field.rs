@@ -226,6 +226,28 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// Returns a value without what [`values_equal`] does not distinguish: values are equal
+/// by that function if these are.
+pub(crate) fn without_empty(value: &Value) -> Value {
+    match value {
+        Value::Array(items) if !items.is_empty() => items.iter().map(without_empty).collect(),
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| (name.clone(), without_empty(value)))
+                .filter(|(_, value)| !value.is_null());
+            let members: JsonObject = members.collect();
+            if members.is_empty() {
+                Value::Null
+            } else {
+                Value::Object(members)
+            }
+        }
+        Value::Array(_) => Value::Null,
+        other => other.clone(),
+    }
+}
+
 fn maps_equal(one: &JsonObject, two: &JsonObject) -> bool {
     let covered = |from: &JsonObject, by: &JsonObject| {
         from.iter()

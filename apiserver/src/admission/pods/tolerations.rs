@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet, hash_map};
 
-use revstore_watch_cache::registry::JsonObject;
 use serde_json::Value;
+
+use crate::builtin::field::without_empty;
 
 /// Returns two lists as one, without tolerations that another one includes. Of equal ones the first stays. It takes time for
 /// the sum of both numbers.
@@ -167,31 +168,11 @@ impl Longest {
     }
 }
 
-/// Returns a value without what [`values_equal`](crate::builtin::field::values_equal) does not distinguish: values are equal
-/// by that function if these are.
-fn without_empty(value: &Value) -> Value {
-    match value {
-        Value::Array(items) if !items.is_empty() => items.iter().map(without_empty).collect(),
-        Value::Object(members) => {
-            let members = members
-                .iter()
-                .map(|(name, value)| (name.clone(), without_empty(value)))
-                .filter(|(_, value)| !value.is_null());
-            let members: JsonObject = members.collect();
-            if members.is_empty() {
-                Value::Null
-            } else {
-                Value::Object(members)
-            }
-        }
-        Value::Array(_) => Value::Null,
-        other => other.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use revstore_watch_cache::registry::JsonObject;
 
     use super::*;
     use crate::builtin::edit;

@@ -18,6 +18,7 @@ use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
 use crate::verbs::read::reference;
 use crate::verbs::write::facet_change::{Current, FacetChange, check_requested_name};
+use crate::verbs::write::owners::{Stage, remove_duplicates};
 use crate::verbs::write::{answer_written, complete_new};
 
 /// The number of times that an apply is tried again, because another request creates or deletes its object meanwhile.
@@ -130,6 +131,7 @@ impl Apply<'_> {
             self.front.check_definition(resource, &target.name).await?;
             let mutated = admission.mutate(Operation::Create, Some(&mut new), None);
             mutated.await?;
+            remove_duplicates(exchange, Stage::Mutated, &mut new);
             if let Some(write) = Front::policy_write(exchange, resource, target) {
                 write.check(&self.front.authorizer, &new, None)?;
             }

@@ -13,6 +13,7 @@ use crate::catalog::Resource;
 use crate::http::Front;
 use crate::verbs::Tracker;
 use crate::verbs::facet::Facet;
+use crate::verbs::write::owners::{Stage, remove_duplicates};
 
 /// A change that a request asks for: what the client wants, with entries of `managedFields`, is admitted, and completed
 /// to a version of the object.
@@ -63,6 +64,7 @@ where
             .admission
             .mutate(operation, Some(&mut new), seen.as_deref());
         admitted.await?;
+        remove_duplicates(exchange, Stage::Mutated, &mut new);
         if has_name {
             check_name(resource, &target.name, &new)?;
         }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod facet_change;
+mod owners;
 pub(super) mod patch;
 
 use http::StatusCode;
@@ -13,6 +14,7 @@ use revstore_watch_cache::{RequestError, Revision};
 use serde_json::Value;
 
 use self::facet_change::{Current, FacetChange};
+use self::owners::{Stage, remove_duplicates};
 use crate::admission::{Admission, Operation};
 use crate::builtin;
 use crate::catalog::{Resource, Stored};
@@ -42,6 +44,8 @@ pub(crate) async fn create(
     front.check_definition(resource, name).await?;
     let request = WriteRequest::default().dry_run(options.dry_run);
     let tracker = Tracker::new(front, exchange, resource, "", &options.field_manager);
+    let mut object = object;
+    remove_duplicates(exchange, Stage::Sent, &mut object);
     let mut object = tracker.create(object).await?;
     let exchange = &*exchange;
     let mut admission = Admission {
@@ -54,6 +58,7 @@ pub(crate) async fn create(
     };
     let mutated = admission.mutate(Operation::Create, Some(&mut object), None);
     mutated.await?;
+    remove_duplicates(exchange, Stage::Mutated, &mut object);
     if let Some(write) = Front::policy_write(exchange, resource, target) {
         write.check(&front.authorizer, &object, None)?;
     }
@@ -114,6 +119,7 @@ pub(crate) async fn update(
         check_name(&target.name, &object)?;
         Preconditions::default()
     };
+    remove_duplicates(exchange, Stage::Sent, &mut object);
     let manager = &options.field_manager;
     let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
     let exchange = &*exchange;
