@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use futures_core::future::BoxFuture;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::registry::{Admit, JsonObject};
+use serde_json::Value;
 
 use crate::admission::attributes::{Attributes, Memory, ObjectKind, Operation};
 use crate::admission::claims;
@@ -39,6 +40,10 @@ impl Admission<'_> {
         let memory = Memory::default();
         let name = self.name(operation, object.as_deref()).into_owned();
         let request = self.attributes(operation, Cow::Owned(name), old, &memory);
+        let mut object = object;
+        if let Some(object) = object.as_deref_mut() {
+            complete(&request, object);
+        }
         self.front.admission.mutate(&request, object).await
     }
 
@@ -179,6 +184,31 @@ impl Admission<'_> {
             },
             None => own,
         }
+    }
+}
+
+/// Gives an object what clients may leave out: its kind, its version and its namespace.
+fn complete(request: &Attributes<'_>, object: &mut JsonObject) {
+    let kind = &request.kind;
+    let version = match kind.group {
+        "" => kind.version.to_owned(),
+        group => format!("{group}/{}", kind.version),
+    };
+    let is_set = |object: &JsonObject, field: &str| {
+        let text = object.get(field).and_then(Value::as_str);
+        text.is_some_and(|text| !text.is_empty())
+    };
+    if !is_set(object, "apiVersion") {
+        object.insert("apiVersion".to_owned(), version.into());
+    }
+    if !is_set(object, "kind") {
+        object.insert("kind".to_owned(), kind.kind.into());
+    }
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
+        && request.resource.namespaced
+        && !is_set(metadata, "namespace")
+    {
+        metadata.insert("namespace".to_owned(), request.namespace.into());
     }
 }
 

@@ -90,9 +90,6 @@ impl<'a> Tracker<'a> {
         let write = self.write(&self.api_version);
         let (rules, conversions) = (&self.resource.rules, &self.conversions);
         rules.track(live, new, &write, conversions);
-        if let Some(live) = live {
-            keep_times(live, new);
-        }
     }
 
     /// Returns an object that is created with its entries.
@@ -228,9 +225,7 @@ impl<'a> Tracker<'a> {
             .apply(current, config, &write, force, &self.conversions);
         let mut new = applied.map_err(|error| refused(&error))?;
         resource.rules.conform(&mut new)?;
-        if live.is_some() {
-            keep_times(current, &mut new);
-        }
+        keep_version(current, &mut new);
         Ok(new)
     }
 
@@ -319,47 +314,13 @@ fn refused(error: &ApplyError) -> RequestError {
     }
 }
 
-/// Sets the times of the entries to the old ones, if nothing else has changed.
-fn keep_times(old: &JsonObject, new: &mut JsonObject) {
-    let Some(before) = entry_values(old) else {
-        return;
-    };
-    let is_same = entry_values(new).is_some_and(|after| {
-        before != after
-            && before.len() == after.len()
-            && before
-                .iter()
-                .zip(after)
-                .all(|(one, other)| differ_in_time(one, other))
-    });
-    if !is_same {
-        return;
+/// Gives what an apply makes of an object its resource version, unless the configuration has one.
+fn keep_version(old: &JsonObject, new: &mut JsonObject) {
+    const VERSION: &str = "resourceVersion";
+    let version = old
+        .get("metadata")
+        .and_then(|metadata| metadata.get(VERSION));
+    if let (Some(version), Some(Value::Object(metadata))) = (version, new.get_mut("metadata")) {
+        metadata.entry(VERSION).or_insert_with(|| version.clone());
     }
-    let after = replace_entries(new, before.clone().into());
-    if new != old {
-        replace_entries(new, after);
-    }
-}
-
-/// Returns the entries of an object as it has them.
-fn entry_values(object: &JsonObject) -> Option<&Vec<Value>> {
-    object.get("metadata")?.get("managedFields")?.as_array()
-}
-
-/// Returns whether two entries are the same but for their times.
-fn differ_in_time(one: &Value, other: &Value) -> bool {
-    let (Value::Object(one), Value::Object(other)) = (one, other) else {
-        return one == other;
-    };
-    let rest = |entry: &JsonObject| entry.len() - usize::from(entry.contains_key("time"));
-    let mut members = one.iter().filter(|(name, _)| *name != "time");
-    rest(one) == rest(other) && members.all(|(name, value)| other.get(name) == Some(value))
-}
-
-/// Replaces the entries of an object that has some, and returns them.
-fn replace_entries(object: &mut JsonObject, entries: Value) -> Value {
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-    metadata
-        .and_then(|metadata| metadata.insert("managedFields".to_owned(), entries))
-        .unwrap_or_default()
 }

@@ -1,7 +1,10 @@
 //! The entries of `metadata.managedFields` that requests make.
 
+use std::time::Duration;
+
 use crate::client::exchange::exchange;
 use revstore_apiserver::ApiServer;
+use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -336,5 +339,146 @@ fn entries_of_both_versions_of_autoscalers_are_compared() -> TestResult {
     let new = format!("{path}/a");
     let (_, patched) = send(&server, ("three", MERGE), ("PATCH", &new), &change);
     assert_eq!(spec_of(&patched, "two"), None, "{patched}");
+    Ok(())
+}
+
+/// Sends a request again in each of several seconds, and checks that only the first one writes.
+fn write_once(
+    server: &ApiServer,
+    clock: &ManualClock,
+    media: &str,
+    request: (&str, &str),
+    body: &Value,
+) {
+    let mut versions = Vec::new();
+    for _ in 0..4 {
+        let (status, object) = send(server, ("m", media), request, body);
+        assert!((200..=201).contains(&status), "{request:?} {object}");
+        versions.push(object["metadata"]["resourceVersion"].clone());
+        clock.advance(Duration::from_secs(1));
+    }
+    // The first one can change the order of the entries.
+    assert!(
+        versions[1..].iter().all(|version| *version == versions[1]),
+        "{request:?} {body}: {versions:?}"
+    );
+}
+
+#[test]
+fn what_is_there_already_is_not_written_in_another_second() -> TestResult {
+    let clock = ManualClock::new();
+    let server = ApiServer::builder().clock(clock.clone()).start()?;
+    let repeat = |media: &str, (method, path): (&str, &str), body: &Value| {
+        write_once(&server, &clock, media, (method, path), body);
+    };
+    let (maps, deployments) = (
+        "/api/v1/namespaces/default/configmaps",
+        "/apis/apps/v1/namespaces/default/deployments",
+    );
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}});
+    let one = format!("{maps}/a?fieldManager=m");
+    repeat(APPLY, ("PATCH", &one), &map);
+    for (field, value) in [
+        ("creationTimestamp", json!(null)),
+        ("creationTimestamp", json!("2001-01-01T00:00:00Z")),
+        ("generation", json!(7)),
+        ("selfLink", json!("x")),
+    ] {
+        let mut map = map.clone();
+        map["metadata"][field] = value;
+        repeat(APPLY, ("PATCH", &one), &map);
+        repeat(JSON, ("PUT", &one), &map);
+        repeat(MERGE, ("PATCH", &one), &map);
+    }
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "creationTimestamp": null},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}}, "strategy": {},
+            "template": {
+                "metadata": {"labels": {"a": "b"}, "creationTimestamp": null},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]},
+            },
+        },
+        "status": {"replicas": 3},
+    });
+    let one = format!("{deployments}/d?fieldManager=m");
+    repeat(APPLY, ("PATCH", &one), &deployment);
+    repeat(JSON, ("PUT", &one), &deployment);
+    let one = format!("{deployments}/d/status?fieldManager=m");
+    repeat(APPLY, ("PATCH", &one), &deployment);
+    repeat(JSON, ("PUT", &one), &deployment);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut definition = definition(&["v1"]);
+    let version = &mut definition["spec"]["versions"][0];
+    version["subresources"] = json!({"status": {}});
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] =
+        json!({"type": "object", "properties": {"b": {"type": "string"}}});
+    let (status, created) = send(&server, ("m", JSON), ("POST", definitions), &definition);
+    assert_eq!(status, 201, "{created}");
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    while send(&server, ("m", JSON), ("GET", things), &json!(null)).0 == 404 {
+        std::thread::yield_now();
+    }
+    let mut thing = thing("v1", &json!({"a": 1}));
+    thing["status"] = json!({});
+    thing["metadata"]["creationTimestamp"] = json!(null);
+    let one = format!("{things}/a?fieldManager=m");
+    repeat(APPLY, ("PATCH", &one), &thing);
+    thing["status"] = json!({"b": "2"});
+    repeat(APPLY, ("PATCH", &one), &thing);
+    repeat(MERGE, ("PATCH", &one), &thing);
+    Ok(())
+}
+
+#[test]
+fn owners_that_are_there_twice_are_removed() -> TestResult {
+    use crate::client::exchange::answer;
+
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let owner = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+    let owners = json!([
+        owner("a", "1"),
+        owner("b", "1"),
+        owner("a", "1"),
+        owner("c", "2"),
+        owner("c", "2")
+    ]);
+    let kept = json!([owner("a", "1"), owner("b", "1"), owner("c", "2")]);
+    let warning = |after: &str| {
+        format!(
+            "warning: 299 - \".metadata.ownerReferences contains duplicate entries{after}; API server dedups owner \
+             references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate \
+             UID(s) observed: 1, 2\""
+        )
+    };
+    let mutated = warning(" after mutating admission happens");
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}});
+    let one = format!("{path}/a");
+    let applied = format!("{path}/b?fieldManager=m");
+    for (method, path, media, body, expected) in [
+        ("POST", path, JSON, map("a"), warning("")),
+        ("PUT", &one, JSON, map("a"), warning("")),
+        ("PATCH", &one, MERGE, map("a"), mutated.clone()),
+    ] {
+        let fields = format!("Content-Type: {media}\r\n");
+        let answer = answer(server.endpoint(), method, path, &fields, &body.to_string());
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        let found: Vec<&str> = head
+            .lines()
+            .filter(|line| line.starts_with("warning:"))
+            .collect();
+        assert_eq!(found, [&expected], "{method} {answer}");
+        let object: Value = serde_json::from_str(body)?;
+        assert_eq!(object["metadata"]["ownerReferences"], kept, "{method}");
+    }
+    // Those of an apply are a list with the uid as its key.
+    let (status, refused) = send(
+        &server,
+        ("m", "application/apply-patch+yaml"),
+        ("PATCH", &applied),
+        &map("b"),
+    );
+    assert_eq!(status, 500, "{refused}");
     Ok(())
 }

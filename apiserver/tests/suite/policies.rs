@@ -279,3 +279,85 @@ fn what_a_policy_makes_of_an_object_is_checked() -> TestResult {
     assert_eq!(send(&server, "GET", &format!("{MAPS}/other"), "").0, 404);
     Ok(())
 }
+
+#[test]
+fn expressions_see_the_version_that_is_replaced_and_the_kind() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let same = "object.metadata.resourceVersion == oldObject.metadata.resourceVersion";
+    let spec = |resources: &str, operation: &str, expression: &str| {
+        json!({
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resources],
+            }]},
+            "validations": [{"expression": expression}],
+        })
+    };
+    let none = json!({});
+    let updates = spec("configmaps", "UPDATE", same);
+    let created = bind(&server, "Validating", "same", &updates, &none);
+    assert_eq!(created, [201, 201]);
+    let kind = "object.kind == 'Eviction' && object.apiVersion == 'policy/v1'";
+    let evictions = spec("pods/eviction", "CREATE", kind);
+    let created = bind(&server, "Validating", "kind", &evictions, &none);
+    assert_eq!(created, [201, 201]);
+    // In what changes objects, a patch has the version, too.
+    let expression = "[JSONPatch{op: 'test', path: '/metadata/resourceVersion', value: oldObject.metadata.resourceVersion}]";
+    let version_test = json!({
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["configmaps"],
+            "resourceNames": ["patched"],
+        }]},
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
+    });
+    assert_eq!(
+        bind(&server, "Mutating", "patches", &version_test, &none),
+        [201, 201]
+    );
+
+    let one = format!("{MAPS}/one");
+    let patched = format!("{MAPS}/patched");
+    for name in ["one", "patched"] {
+        assert_eq!(send(&server, "POST", MAPS, &map(name)).0, 201);
+    }
+    let (status, body) = send(&server, "PUT", &one, &map("one"));
+    assert_eq!(status, 200, "{body}");
+    let changed = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}});
+    for (media, path) in [
+        ("application/merge-patch+json", &one),
+        ("application/merge-patch+json", &patched),
+        ("application/apply-patch+yaml", &one),
+        ("application/apply-patch+yaml", &patched),
+    ] {
+        let mut body = changed.clone();
+        body["metadata"]["name"] = path[MAPS.len() + 1..].into();
+        body["data"][media[12..17].to_owned()] = "x".into();
+        let fields = format!("Content-Type: {media}\r\n");
+        let path = format!("{path}?fieldManager=m&force=true");
+        let path = if media.contains("apply") {
+            path
+        } else {
+            path.replace("&force=true", "")
+        };
+        let (status, answer) = exchange(
+            server.endpoint(),
+            "PATCH",
+            &path,
+            &fields,
+            &body.to_string(),
+        );
+        assert_eq!(status, 200, "{media} {path} {answer}");
+    }
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(send(&server, "POST", pods, &pod.to_string()).0, 201);
+    let (status, body) = send(
+        &server,
+        "POST",
+        &format!("{pods}/p/eviction"),
+        &json!({"metadata": {"name": "p"}}).to_string(),
+    );
+    assert_eq!(status, 201, "{body}");
+    Ok(())
+}

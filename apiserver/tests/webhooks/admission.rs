@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use revstore_apiserver::ApiServer;
+use revstore_engine::ManualClock;
 use serde_json::{Value, json};
 
 use crate::client::exchange::exchange;
@@ -548,5 +550,50 @@ fn match_conditions_say_which_requests_a_webhook_sees() -> TestResult {
     let (status, answer, called) = create("b");
     assert_eq!(status, 201, "{answer}");
     assert_eq!(called, ["/both", "/holds", "/new"]);
+    Ok(())
+}
+
+#[test]
+fn a_write_that_a_webhook_makes_the_same_writes_nothing() -> TestResult {
+    let hook = HookServer::start(|_, review| {
+        patched(
+            review,
+            &json!([{"op": "add", "path": "/data/a", "value": "1@normal"}]),
+        )
+    });
+    let clock = ManualClock::new();
+    let server = ApiServer::builder().clock(clock.clone()).start()?;
+    let config = hook.client_config("/");
+    configure(&server, "Mutating", "m", &config, &json!({}));
+    assert_eq!(send(&server, "POST", MAPS, &map("n")).0, 201);
+    let path = format!("{MAPS}/n?fieldManager=m");
+    for (method, media) in [
+        ("PUT", "application/json"),
+        ("PATCH", "application/merge-patch+json"),
+        ("PATCH", "application/apply-patch+yaml"),
+    ] {
+        let mut body: Value = serde_json::from_str(&map("n"))?;
+        body["apiVersion"] = "v1".into();
+        body["kind"] = "ConfigMap".into();
+        let fields = format!("Content-Type: {media}\r\n");
+        let path = match media {
+            "application/apply-patch+yaml" => format!("{path}&force=true"),
+            _ => path.clone(),
+        };
+        let mut versions = Vec::new();
+        for _ in 0..4 {
+            clock.advance(Duration::from_secs(1));
+            let answer = exchange(server.endpoint(), method, &path, &fields, &body.to_string());
+            let (status, object) = value(&answer);
+            assert_eq!(status, 200, "{object}");
+            assert_eq!(object["data"]["a"], "1@normal");
+            versions.push(object["metadata"]["resourceVersion"].clone());
+        }
+        // The first one can make the manager an owner.
+        assert!(
+            versions[2..].iter().all(|version| *version == versions[1]),
+            "{media} {versions:?}"
+        );
+    }
     Ok(())
 }

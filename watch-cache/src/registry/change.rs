@@ -10,7 +10,8 @@ use crate::registry::JsonObject;
 ///
 /// A write that is attempted again, because another one was faster, asks again.
 pub trait Admit: Send {
-    /// Decides on a write. `new` is the complete and valid version to write, or `None` for a deletion; `old` is the
+    /// Decides on a write. `new` is the complete and valid version to write, or `None` for a deletion; in an
+    /// update it has the resource version that it replaces. `old` is the
     /// version that it replaces or deletes, or `None` for a create.
     ///
     /// # Errors

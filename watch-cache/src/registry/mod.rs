@@ -10,6 +10,7 @@
 mod allocator;
 mod change;
 mod deletion;
+mod managed_fields;
 mod metadata;
 mod object_store;
 mod origin;

@@ -546,12 +546,6 @@ pub(super) fn show_revision(object: &mut JsonObject, revision: Revision) {
     metadata::set(object, "resourceVersion", Some(revision.to_string().into()));
 }
 
-/// Returns whether two versions differ in nothing but the resource version.
-pub(super) fn is_unchanged(new: &JsonObject, old: &mut JsonObject) -> bool {
-    metadata::set(old, "resourceVersion", None);
-    new == old
-}
-
 /// Returns whether the deletion of an object has begun and nothing holds it any more.
 pub(super) fn is_finalized(object: &JsonObject) -> bool {
     metadata::is_terminating(object)

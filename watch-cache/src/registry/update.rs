@@ -10,12 +10,17 @@ use crate::api::storage::{Preconditions, Update, UpdateOptions};
 use crate::encode::object::Object;
 use crate::registry::allocator::ATTEMPTS_MAX;
 use crate::registry::change::ChangeFn;
-use crate::registry::object_store::{decode, encode, is_finalized, is_unchanged, show_revision};
+use crate::registry::managed_fields::keep_times;
+use crate::registry::metadata;
+use crate::registry::object_store::{decode, encode, is_finalized, show_revision};
 use crate::registry::{Change, JsonObject, ObjectStore, WriteRequest, Written};
 use crate::source::ConditionalWrite;
 
 /// The text of the error by which a write ends that replaces another version than the one it was computed for.
 const STALE: &str = "another write was faster";
+
+/// The member of the metadata with the resource version.
+const VERSION: &str = "resourceVersion";
 
 /// The version of an object for which a new one is computed.
 struct Base {
@@ -174,8 +179,17 @@ impl ObjectStore {
             None => Vec::new(),
         };
         self.complete_update(old.as_ref(), &mut new, has_version)?;
+        if let Some(old) = &old {
+            // What is admitted has the resource version of what it replaces.
+            let version = metadata::field(old, VERSION).cloned();
+            metadata::set(&mut new, VERSION, version);
+            keep_times(&mut new, old);
+        }
         change.admit(Some(&new), old.as_ref()).await?;
-        let is_unchanged = old.as_mut().is_some_and(|old| is_unchanged(&new, old));
+        let is_unchanged = old.as_ref() == Some(&new);
+        for object in old.iter_mut().chain([&mut new]) {
+            metadata::set(object, VERSION, None);
+        }
         Ok(Computed {
             new,
             old,

@@ -135,7 +135,7 @@ pub(super) async fn call(
         .as_ref()
         .map_err(|error| Failure::call(hook, 500, format!("could not get REST client: {error}")))?;
     let uid = new_uid();
-    let body = version.request(&uid, request, invocation, is_mutating, object, old);
+    let body = version.request(&uid, request, invocation, object, old);
     let failed = |code: Option<u16>, error: &dyn std::fmt::Display| {
         let code = code.unwrap_or(UNAVAILABLE);
         Failure::call(hook, code, format!("failed to call webhook: {error}"))

@@ -52,9 +52,6 @@ impl MutatingWebhooks {
                 asked.begin_again(object.as_deref());
             });
         }
-        if let Some(object) = object.as_deref_mut() {
-            complete(request, object);
-        }
         for (index, hook) in hooks.iter().enumerate() {
             let Some(invocation) = invocation(hook, request, object.as_deref()).await? else {
                 continue;
@@ -155,31 +152,6 @@ impl MutatingWebhooks {
             };
         }
         Ok(is_changed)
-    }
-}
-
-/// Gives an object what clients may leave out: its kind, its version and its namespace.
-fn complete(request: &Attributes<'_>, object: &mut JsonObject) {
-    let kind = &request.kind;
-    let version = match kind.group {
-        "" => kind.version.to_owned(),
-        group => format!("{group}/{}", kind.version),
-    };
-    let is_set = |object: &JsonObject, field: &str| {
-        let text = object.get(field).and_then(Value::as_str);
-        text.is_some_and(|text| !text.is_empty())
-    };
-    if !is_set(object, "apiVersion") {
-        object.insert("apiVersion".to_owned(), version.into());
-    }
-    if !is_set(object, "kind") {
-        object.insert("kind".to_owned(), kind.kind.into());
-    }
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata")
-        && request.resource.namespaced
-        && !is_set(metadata, "namespace")
-    {
-        metadata.insert("namespace".to_owned(), request.namespace.into());
     }
 }
 

@@ -1,7 +1,5 @@
 //! The requests to admission webhooks, and what is checked of their answers.
 
-use std::borrow::Cow;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use revstore_watch_cache::registry::JsonObject;
@@ -59,7 +57,6 @@ impl ReviewVersion {
         uid: &str,
         request: &Attributes<'_>,
         invocation: &Invocation<'_>,
-        is_mutating: bool,
         object: Option<&JsonObject>,
         old: Option<&JsonObject>,
     ) -> Vec<u8> {
@@ -86,8 +83,6 @@ impl ReviewVersion {
                 (if is_own { asked_kind } else { kind.clone() }, asked)
             }
         };
-        let is_patch = request.exchange.info.verb == "patch";
-        let object = object.map(|object| with_version(object, old, !is_mutating || is_patch));
         let review = Review {
             kind: "AdmissionReview",
             api_version: format!("{GROUP}/{}", self.name()),
@@ -228,30 +223,10 @@ struct Asked<'a> {
     namespace: &'a str,
     operation: &'static str,
     user_info: Value,
-    object: Option<Cow<'a, JsonObject>>,
+    object: Option<&'a JsonObject>,
     old_object: Option<&'a JsonObject>,
     dry_run: bool,
     options: Value,
-}
-
-/// Returns an object with the resource version of the current one, if it has none and the webhook is to see it.
-fn with_version<'a>(
-    object: &'a JsonObject,
-    old: Option<&JsonObject>,
-    is_shown: bool,
-) -> Cow<'a, JsonObject> {
-    let version = |object: &JsonObject| object.get("metadata")?.get("resourceVersion").cloned();
-    let current = old
-        .and_then(version)
-        .filter(|_| is_shown && version(object).is_none());
-    let Some(current) = current else {
-        return Cow::Borrowed(object);
-    };
-    let mut object = object.clone();
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.insert("resourceVersion".to_owned(), current);
-    }
-    Cow::Owned(object)
 }
 
 /// Checks that a patch and its type are there, or that neither is.
