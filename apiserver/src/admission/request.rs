@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::admission::attributes::{Attributes, Memory, ObjectKind, Operation};
 use crate::admission::claims;
 use crate::admission::plugin::Phase;
+use crate::admission::{new_events, parameters};
 use crate::catalog::Resource;
 use crate::decode::DeleteOptions;
 use crate::http::{Exchange, Front, Target};
@@ -106,6 +107,8 @@ impl Admission<'_> {
         let memory = Memory::default();
         let request = self.attributes(operation, self.name(operation, new), None, &memory);
         claims::check(&request, new, old).await?;
+        parameters::check(&request, new, old).await?;
+        new_events::check(&request, new, old)?;
         let chain = &self.front.admission;
         if !chain.handles(Phase::Validate, &request)
             && (new.is_some() || !chain.handles(Phase::Mutate, &request))

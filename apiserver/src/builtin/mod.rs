@@ -32,6 +32,7 @@ pub(crate) use causes::is_extended;
 pub(crate) use families::certificates::CertificateRequest;
 pub use families::certificates::{approve, set_requester};
 pub use families::cluster::finalize_namespace;
+pub(crate) use families::coordination::new_event_causes;
 pub(crate) use families::flow_objects::FlowObject;
 pub(crate) use families::pod::qos_class;
 pub use families::pod::{
@@ -59,6 +60,13 @@ pub(crate) fn set_defaults(object: &mut JsonObject) {
 /// as they are.
 pub fn default_propagation(group: &str, kind: &str) -> Option<Propagation> {
     (group == "batch" && kind == "Job").then_some(Propagation::Orphan)
+}
+
+/// Returns why a request for one object cannot delete it, or `None`. Deletions of collections can.
+pub fn undeletable(group: &str, name: &str) -> Option<&'static str> {
+    let is_of_system = group == "scheduling.k8s.io"
+        && ["system-node-critical", "system-cluster-critical"].contains(&name);
+    is_of_system.then_some("this is a system priority class and cannot be deleted")
 }
 
 /// Returns whether the response to a deletion is the object and not a `Status`.

@@ -18,6 +18,7 @@ mod history;
 mod kind_warnings;
 mod managed_fields;
 mod metrics;
+mod new_events;
 mod optional_plugins;
 mod paths;
 mod pod_plugins;

@@ -5,6 +5,7 @@ use std::thread;
 
 use crate::client::exchange::exchange;
 use revstore_apiserver::ApiServer;
+use revstore_apiserver::auth::{AuthorizationMode, User};
 use serde_json::{Value, json};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -359,5 +360,118 @@ fn expressions_see_the_version_that_is_replaced_and_the_kind() -> TestResult {
         &json!({"metadata": {"name": "p"}}).to_string(),
     );
     assert_eq!(status, 201, "{body}");
+    Ok(())
+}
+
+/// The causes of an answer, as field and message.
+fn causes(body: &str) -> Vec<[String; 2]> {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    let causes = value["details"]["causes"].as_array().cloned();
+    let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+    let causes = causes.unwrap_or_default();
+    causes
+        .iter()
+        .map(|cause| [text(cause, "field"), text(cause, "message")])
+        .collect()
+}
+
+#[test]
+fn who_names_parameters_must_be_able_to_read_them() -> TestResult {
+    let server = ApiServer::builder()
+        .authorization_mode(AuthorizationMode::Rbac)
+        .user("admin", User::new("admin", ["system:masters"]))
+        .user("dev", User::new("dev", ["devs"]))
+        .start()?;
+    let send = |user: &str, method: &str, path: &str, body: &Value| {
+        let fields = format!("Content-Type: application/json\r\nAuthorization: Bearer {user}\r\n");
+        exchange(server.endpoint(), method, path, &fields, &body.to_string())
+    };
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "dev"}, "rules": [
+        {"verbs": ["*"], "apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]},
+    ]});
+    let (status, body) = send("admin", "POST", &format!("{rbac}/clusterroles"), &role);
+    assert_eq!(status, 201, "{body}");
+    let binding = json!({"metadata": {"name": "dev"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dev"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dev"}]});
+    let (status, body) = send(
+        "admin",
+        "POST",
+        &format!("{rbac}/clusterrolebindings"),
+        &binding,
+    );
+    assert_eq!(status, 201, "{body}");
+
+    let dev = "&{dev  [devs system:authenticated] map[]}";
+    let policy = |name: &str, kind: &str| {
+        json!({"metadata": {"name": name}, "spec": {
+            "paramKind": {"apiVersion": "v1", "kind": kind}, "matchConstraints": rule("pods"),
+            "validations": [{"expression": "true"}],
+        }})
+    };
+    let policies = path("validatingadmissionpolicies");
+    let forbidden = |kind: &str| {
+        let message = format!(
+            "Forbidden: user {dev} must have \"get\" permission on all objects of the referenced paramKind (kind={kind}, \
+             apiVersion=v1)"
+        );
+        vec![["spec.paramKind".to_owned(), message]]
+    };
+    for kind in ["Secret", "NoSuchKind"] {
+        let (status, body) = send("dev", "POST", &policies, &policy("p", kind));
+        assert_eq!((status, causes(&body)), (422, forbidden(kind)), "{body}");
+    }
+    assert_eq!(
+        send("dev", "POST", &policies, &policy("maps", "ConfigMap")).0,
+        201
+    );
+    assert_eq!(
+        send("admin", "POST", &policies, &policy("secrets", "Secret")).0,
+        201
+    );
+    // A kind that stays is not asked for, another one is.
+    let one = format!("{policies}/secrets");
+    let (_, body) = send("dev", "GET", &one, &json!(null));
+    let mut kept: Value = serde_json::from_str(&body)?;
+    kept["spec"]["validations"][0]["expression"] = "1 == 1".into();
+    assert_eq!(send("dev", "PUT", &one, &kept).0, 200);
+    let one = format!("{policies}/maps");
+    let (_, body) = send("dev", "GET", &one, &json!(null));
+    let mut other: Value = serde_json::from_str(&body)?;
+    other["spec"]["paramKind"]["kind"] = "Secret".into();
+    let (status, body) = send("dev", "PUT", &one, &other);
+    assert_eq!((status, causes(&body)), (422, forbidden("Secret")));
+
+    let bindings = path("validatingadmissionpolicybindings");
+    let bind = |user: &str, name: &str, policy: &str, reference: &Value| {
+        let mut reference = reference.clone();
+        reference["parameterNotFoundAction"] = "Deny".into();
+        let binding = json!({"metadata": {"name": name}, "spec": {
+            "policyName": policy, "validationActions": ["Deny"], "paramRef": reference,
+        }});
+        send(user, "POST", &bindings, &binding)
+    };
+    let refused = |text: String| vec![["spec.paramRef".to_owned(), format!("Forbidden: {text}")]];
+    let named = json!({"name": "q", "namespace": "kube-system"});
+    let selected = json!({"selector": {}});
+    let (status, body) = bind("dev", "a", "secrets", &named);
+    let text =
+        format!("user {dev} does not have \"get\" permission on the object referenced by paramRef");
+    assert_eq!((status, causes(&body)), (422, refused(text)), "{body}");
+    let (status, body) = bind("dev", "b", "maps", &selected);
+    let text = format!(
+        "user {dev} does not have \"list\" permission on the object referenced by paramRef"
+    );
+    assert_eq!((status, causes(&body)), (422, refused(text)), "{body}");
+    let (status, body) = bind("dev", "c", "none", &named);
+    let text = format!(
+        "unable to get policy none to determine minimum required permissions and user {dev} does not have \"get\" \
+         permission for all groups, versions and resources"
+    );
+    assert_eq!((status, causes(&body)), (422, refused(text)), "{body}");
+    assert_eq!(bind("dev", "d", "maps", &named).0, 201);
+    assert_eq!(bind("admin", "e", "secrets", &named).0, 201);
     Ok(())
 }

@@ -31,6 +31,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/batch/install"
 	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/events/install"
 	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
 	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
@@ -41,6 +42,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/batch/cronjob"
 	"k8s.io/kubernetes/pkg/registry/batch/job"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
+	"k8s.io/kubernetes/pkg/registry/core/event"
 	"k8s.io/kubernetes/pkg/registry/core/node"
 	"k8s.io/kubernetes/pkg/registry/core/persistentvolumeclaim"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
@@ -76,6 +78,7 @@ var kinds = map[string]strategies{
 	"CronJob":                    {cronjob.Strategy, cronjob.StatusStrategy},
 	"DaemonSet":                  {daemonset.Strategy, daemonset.StatusStrategy},
 	"Deployment":                 {deployment.Strategy, deployment.StatusStrategy},
+	"Event":                      {event.Strategy, nil},
 	"FlowSchema":                 {flowschema.Strategy, flowschema.StatusStrategy},
 	"Job":                        {job.Strategy, job.StatusStrategy},
 	"Lease":                      {lease.Strategy, nil},

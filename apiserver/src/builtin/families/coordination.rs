@@ -1,5 +1,8 @@
 //! Leases and events.
 
+use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::status::StatusCause;
+
 use crate::builtin::causes::Causes;
 use crate::builtin::field::Field;
 use crate::builtin::rules::Kind;
@@ -31,54 +34,20 @@ pub(super) const KINDS: &[Kind] = &[
             .creates_on_update()
     },
     Kind {
-        validate: |event, causes| {
-            check_event(
-                event,
-                "involvedObject",
-                "reportingComponent",
-                "message",
-                causes,
-            );
-        },
+        validate: check_event,
         ..Kind::new("", "Event").creates_on_update()
     },
-    Kind {
-        validate: |event, causes| {
-            check_event(event, "regarding", "reportingController", "note", causes);
-            check_new_event(event, causes);
-        },
-        validate_update: |new, old, causes| {
-            for name in [
-                "regarding",
-                "reason",
-                "action",
-                "type",
-                "note",
-                "eventTime",
-                "reportingController",
-                "reportingInstance",
-                "related",
-            ] {
-                causes.check_immutable(&new.child(name), &old.child(name));
-            }
-        },
-        ..Kind::new("events.k8s.io", "Event").creates_on_update()
-    },
+    // They are stored as those of the core group, and checked by its rules, and by `new_event_causes`.
+    Kind::new("events.k8s.io", "Event").creates_on_update(),
 ];
 
 /// The maximum lengths of the texts of an event.
 const SHORT_TEXT_MAX: usize = 128;
 const NOTE_MAX: usize = 1024;
 
-fn check_event(
-    event: &Field<'_>,
-    object: &'static str,
-    controller: &'static str,
-    note: &'static str,
-    causes: &mut Causes,
-) {
+fn check_event(event: &Field<'_>, causes: &mut Causes) {
     let namespace = event.at(&["metadata", "namespace"]).text();
-    let involved = event.child(object).child("namespace");
+    let involved = event.at(&["involvedObject", "namespace"]);
     let path = "involvedObject.namespace";
     let has_time = event.child("eventTime").is_set();
     let may_be_cluster_wide = if has_time {
@@ -97,7 +66,7 @@ fn check_event(
     if !has_time {
         return;
     }
-    let reporter = event.child(controller);
+    let reporter = event.child("reportingComponent");
     causes.check_required(&reporter);
     causes.check_qualified_name(&reporter);
     for name in ["reportingInstance", "action", "reason"] {
@@ -105,7 +74,7 @@ fn check_event(
         causes.check_required(&field);
         check_length(name, &field, SHORT_TEXT_MAX, causes);
     }
-    check_length("message", &event.child(note), NOTE_MAX, causes);
+    check_length("message", &event.child("message"), NOTE_MAX, causes);
 }
 
 fn check_length(path: &str, field: &Field<'_>, max: usize, causes: &mut Causes) {
@@ -115,24 +84,75 @@ fn check_length(path: &str, field: &Field<'_>, max: usize, causes: &mut Causes) 
     }
 }
 
-/// Checks what the newer form of events demands.
-fn check_new_event(event: &Field<'_>, causes: &mut Causes) {
-    causes.check_required(&event.child("eventTime"));
-    let kind = event.child("type");
-    if !["Normal", "Warning"].contains(&kind.text()) {
-        let detail = format!("has invalid value: {}", kind.text());
-        causes.invalid_at("type", "", &detail);
-    }
-    for (name, path) in [
-        ("deprecatedFirstTimestamp", "firstTimestamp"),
-        ("deprecatedLastTimestamp", "lastTimestamp"),
-        ("deprecatedCount", "count"),
-    ] {
-        if !event.child(name).is_zero() {
-            causes.invalid_at(path, "", "needs to be unset");
+/// The fields of an event that do not change, in the order in which they are checked.
+const EVENT_FIXED: [&str; 14] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+];
+
+/// Returns what is wrong with an event that a client of `events.k8s.io` writes, beyond the rules of the core group, in whose
+/// form both versions are.
+pub(crate) fn new_event_causes(new: &JsonObject, old: Option<&JsonObject>) -> Vec<StatusCause> {
+    let mut causes = Causes::default();
+    let event = Field::root(new);
+    match old.map(Field::root) {
+        None => {
+            check_series(&event.child("series"), &mut causes);
+            check_new_event(&event, &mut causes);
+        }
+        Some(old) => {
+            let series = event.child("series");
+            if !series.equals(&old.child("series")) {
+                check_series(&series, &mut causes);
+            }
+            for name in EVENT_FIXED {
+                let shown = match name {
+                    "reportingComponent" => "reportingController",
+                    name => name,
+                };
+                let field = event.child(name).placed(&event.child(shown));
+                causes.check_immutable(&field, &old.child(name));
+            }
         }
     }
-    let source = event.child("deprecatedSource");
+    causes.into_vec()
+}
+
+fn check_series(series: &Field<'_>, causes: &mut Causes) {
+    if !series.is_set() {
+        return;
+    }
+    if series.child("count").int().unwrap_or_default() < 2 {
+        causes.invalid_at("series.count", "", "should be at least 2");
+    }
+    causes.check_required(&series.child("lastObservedTime"));
+}
+
+/// Checks what an event has that is created in the newer form.
+fn check_new_event(event: &Field<'_>, causes: &mut Causes) {
+    causes.check_required(&event.child("eventTime"));
+    let kind = event.child("type").text();
+    if !["Normal", "Warning"].contains(&kind) {
+        causes.invalid_at("type", "", &format!("has invalid value: {kind}"));
+    }
+    for name in ["firstTimestamp", "lastTimestamp", "count"] {
+        if !event.child(name).is_zero() {
+            causes.invalid_at(name, "", "needs to be unset");
+        }
+    }
+    let source = event.child("source");
     if ["component", "host"]
         .iter()
         .any(|name| !source.child(name).text().is_empty())

@@ -5,7 +5,7 @@ mod aggregation;
 pub(super) mod certificates;
 pub(super) mod cluster;
 mod config;
-mod coordination;
+pub(super) mod coordination;
 mod device;
 pub(crate) mod flow_objects;
 mod flowcontrol;
