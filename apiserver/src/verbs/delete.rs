@@ -10,6 +10,7 @@ use revstore_watch_cache::status::{Status, StatusDetails};
 use serde_json::{Value, json};
 
 use crate::admission::Admission;
+use crate::builtin;
 use crate::catalog::{Origin, Resource, Stored};
 use crate::custom::definition;
 use crate::decode::{self, DeleteOptions};
@@ -47,6 +48,10 @@ pub(crate) async fn delete(
         dry_run: options.dry_run,
         deletion: Some(&options),
     };
+    if let Some(detail) = builtin::undeletable(&resource.names.group, &target.name) {
+        let name = resource.names.resource_name();
+        return Err(Status::forbidden(&name, &target.name, detail).into());
+    }
     let deleted = delete_one(&mut admission, stored, &reference, &request).await?;
     let (object, is_removed) = match deleted {
         Deleted::Removed(object) => (object, true),

@@ -205,3 +205,51 @@ fn the_type_comes_first_as_in_go() -> TestResult {
     );
     Ok(())
 }
+
+#[test]
+fn an_update_of_a_scale_is_of_the_object_that_it_names() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+        },
+    }});
+    let (code, created) = value(&send(&server, "POST", path, &deployment.to_string()));
+    assert_eq!(code, 201, "{created}");
+    let scale = |uid: &Value| {
+        let body = json!({
+            "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d", "namespace": "default", "uid": uid},
+            "spec": {"replicas": 3},
+        });
+        value(&send(
+            &server,
+            "PUT",
+            &format!("{path}/d/scale"),
+            &body.to_string(),
+        ))
+    };
+    let (code, refused) = scale(&json!("00000000-0000-4000-8000-000000000001"));
+    assert_eq!(code, 409, "{refused}");
+    assert_eq!(scale(&created["metadata"]["uid"]).0, 200);
+    assert_eq!(scale(&json!(null)).0, 200);
+    Ok(())
+}
+
+#[test]
+fn the_priority_classes_of_the_system_stay() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    for name in ["system-node-critical", "system-cluster-critical"] {
+        let one = format!("{path}/{name}");
+        let (code, answer) = value(&send(&server, "DELETE", &one, ""));
+        let message = format!(
+            "priorityclasses.scheduling.k8s.io \"{name}\" is forbidden: this is a system priority class and cannot be \
+             deleted"
+        );
+        assert_eq!((code, &answer["message"]), (403, &json!(message)));
+        assert_eq!(send(&server, "GET", &one, "").0, 200);
+    }
+    Ok(())
+}

@@ -108,17 +108,16 @@ pub(crate) async fn update(
         read_plain(exchange, "Scale", body).await?
     };
     let is_own = matches!(facet, Facet::Whole | Facet::Status);
-    let conditions = if is_own {
+    if is_own {
         // An object that is not that of the request is refused whether that of the request exists or not.
         // The store knows the version in which objects are stored.
         let mut stored = resource.to_stored(object);
         store.check_target(&reference, &mut stored)?;
         object = resource.to_shown(stored);
-        Preconditions::of_update(&object)
     } else {
         check_name(&target.name, &object)?;
-        Preconditions::default()
-    };
+    }
+    let conditions = Preconditions::of_update(&object);
     remove_duplicates(exchange, Stage::Sent, &mut object);
     let manager = &options.field_manager;
     let tracker = Tracker::new(front, exchange, resource, &target.subresource, manager);
