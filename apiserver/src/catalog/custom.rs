@@ -93,10 +93,10 @@ fn build_version(
     };
     forms::add(cache, number, &names, Origin::Custom, &rules, view.as_ref());
     let store = |strategy| match &converter {
-        None => storage.store(cache.clone(), &names, definition.namespaced, strategy),
+        None => storage.custom_store(cache.clone(), &names, definition.namespaced, strategy),
         Some(converter) => {
             let converting = ConvertingStorage::new(cache.clone(), converter.clone());
-            storage.store(converting, &names, definition.namespaced, strategy)
+            storage.custom_store(converting, &names, definition.namespaced, strategy)
         }
     };
     let stored = Stored {

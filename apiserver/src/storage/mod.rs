@@ -27,6 +27,10 @@ pub use etcd::EtcdError;
 /// The time limit of a check whether the store answers, as in kube-apiserver.
 const CHECK_LIMIT: Duration = Duration::from_secs(2);
 
+/// The largest size of a custom resource in a store in this process, in bytes: that of a request to an etcd. Built-in
+/// kinds have none, because kube-apiserver stores them in protobuf, which is shorter.
+const VALUE_BYTES_MAX: usize = 3 << 19;
+
 /// The pause after an answer that was an error, while an answer is waited for.
 const CHECK_PAUSE: Duration = Duration::from_millis(200);
 
@@ -235,6 +239,21 @@ impl Storage {
         indexed.fold(config, |config, field| {
             config.index(ObjectIndex::Field(field.clone()))
         })
+    }
+
+    /// Returns a store of the objects of a custom resource.
+    pub(crate) fn custom_store(
+        &self,
+        storage: impl revstore_watch_cache::api::Storage + 'static,
+        names: &Names,
+        namespaced: bool,
+        strategy: Arc<dyn Strategy>,
+    ) -> ObjectStore {
+        let store = self.store(storage, names, namespaced, strategy);
+        match self.engine {
+            Some(_) => store.value_bytes_max(VALUE_BYTES_MAX),
+            None => store,
+        }
     }
 
     /// Returns a store of the objects of a resource.

@@ -482,3 +482,50 @@ fn owners_that_are_there_twice_are_removed() -> TestResult {
     assert_eq!(status, 500, "{refused}");
     Ok(())
 }
+
+#[test]
+fn custom_resources_are_as_large_as_in_an_etcd() -> TestResult {
+    let server = ApiServer::builder().start()?;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut definition = definition(&["v1"]);
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let (status, created) = send(&server, ("m", JSON), ("POST", definitions), &definition);
+    assert_eq!(status, 201, "{created}");
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    while send(&server, ("m", JSON), ("GET", things), &json!(null)).0 == 404 {
+        std::thread::yield_now();
+    }
+    let thing = |name: &str, data: Value| json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": name}, "data": data});
+    let text = |length: usize| json!("x".repeat(length));
+    let create = |object: &Value| send(&server, ("m", JSON), ("POST", things), object);
+    let (status, created) = create(&thing("small", text(1_570_000)));
+    assert_eq!(status, 201, "{}", created["message"]);
+    let message = json!("etcdserver: request is too large");
+    let (status, refused) = create(&thing("large", text(1_573_000)));
+    assert_eq!((status, &refused["message"]), (500, &message));
+    // Without the entries it is small enough. They are as large as the names of the fields.
+    let fields = |prefix: &str| -> Value {
+        let field = |index: usize| (format!("{prefix}{index:06}{}", "x".repeat(90)), json!(1));
+        Value::Object((0..8_000).map(field).collect())
+    };
+    let (status, created) = create(&thing("many", fields("a")));
+    assert_eq!(status, 201, "{}", created["message"]);
+    assert_eq!(entries(&created), []);
+    let one = format!("{things}/small");
+    let patch = json!({"data": fields("a")});
+    let (status, patched) = send(&server, ("m", MERGE), ("PATCH", &one), &patch);
+    assert_eq!(status, 200, "{}", patched["message"]);
+    assert_eq!(entries(&patched), []);
+    let mut update = thing("small", fields("b"));
+    update["metadata"]["resourceVersion"] = patched["metadata"]["resourceVersion"].clone();
+    let (status, updated) = send(&server, ("m", JSON), ("PUT", &one), &update);
+    assert_eq!(status, 200, "{}", updated["message"]);
+    assert_eq!(entries(&updated), []);
+    // An apply needs them.
+    let one = format!("{things}/applied?fieldManager=m");
+    let applied = thing("applied", fields("a"));
+    let (status, refused) = send(&server, ("m", APPLY), ("PATCH", &one), &applied);
+    assert_eq!((status, &refused["message"]), (500, &message));
+    Ok(())
+}

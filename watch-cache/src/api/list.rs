@@ -359,7 +359,9 @@ fn read_failed(
         SourceError::Replaced { known, found } => {
             RequestError::Expired(Expired::Replaced { known, found })
         }
-        SourceError::Unavailable(reason) => RequestError::Internal(reason),
+        error @ (SourceError::TooLarge | SourceError::Unavailable(_)) => {
+            RequestError::Internal(error.to_string())
+        }
     }
 }
 

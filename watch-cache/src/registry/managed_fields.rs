@@ -28,6 +28,12 @@ pub(super) fn keep_times(new: &mut JsonObject, old: &JsonObject) {
 
 const ENTRIES: &str = "managedFields";
 
+/// Removes the entries. Returns whether there were some.
+pub(super) fn remove(object: &mut JsonObject) -> bool {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.is_some_and(|metadata| metadata.remove(ENTRIES).is_some())
+}
+
 fn entries(object: &JsonObject) -> Option<&Vec<Value>> {
     object.get("metadata")?.get(ENTRIES)?.as_array()
 }

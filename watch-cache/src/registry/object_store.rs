@@ -15,10 +15,10 @@ use crate::api::storage::{Storage, Update, UpdateOptions};
 use crate::clock::Clock;
 use crate::encode::object::Object;
 use crate::registry::allocator::ATTEMPTS_MAX;
-use crate::registry::metadata;
 use crate::registry::origin::Origin;
 use crate::registry::{Admit, AdmitAll, Allocator, JsonObject, Strategy};
-use crate::source::ConditionalWrite;
+use crate::registry::{managed_fields, metadata};
+use crate::source::{ConditionalWrite, TOO_LARGE};
 use crate::status::{ResourceName, Status, StatusCause};
 
 /// The number of names that a create generates before it fails because all of them exist.
@@ -30,6 +30,8 @@ const GENERATED_NAMES_MAX: usize = 8;
 pub struct WriteRequest {
     /// Whether to check everything and to write nothing.
     pub dry_run: bool,
+    /// Whether a version that is too large for the store is written without `metadata.managedFields`.
+    pub drops_managed_fields: bool,
 }
 
 impl WriteRequest {
@@ -38,6 +40,20 @@ impl WriteRequest {
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
+    }
+
+    /// Sets whether a version that is too large for the store is written without `metadata.managedFields`, as
+    /// kube-apiserver does unless the write is an apply.
+    #[must_use]
+    pub fn drops_managed_fields(mut self, drops: bool) -> Self {
+        self.drops_managed_fields = drops;
+        self
+    }
+
+    /// Returns whether a write that failed is tried again without `metadata.managedFields`.
+    pub(super) fn can_drop(&self, error: &RequestError) -> bool {
+        let is_too_large = matches!(error, RequestError::Unclassified(text) if text == TOO_LARGE);
+        self.drops_managed_fields && is_too_large
     }
 }
 
@@ -116,6 +132,8 @@ pub struct ObjectStore {
     pub(super) strategy: Arc<dyn Strategy>,
     pub(super) allocator: Option<Arc<dyn Allocator>>,
     pub(super) origin: Origin,
+    /// The largest size of an object, in bytes.
+    value_bytes_max: usize,
 }
 
 impl ObjectStore {
@@ -149,6 +167,7 @@ impl ObjectStore {
             strategy,
             allocator: None,
             origin: Origin::default(),
+            value_bytes_max: usize::MAX,
         }
     }
 
@@ -170,6 +189,28 @@ impl ObjectStore {
     pub fn allocator(mut self, allocator: impl Allocator) -> Self {
         self.allocator = Some(Arc::new(allocator));
         self
+    }
+
+    /// Sets the largest size of an object as it is stored, in bytes. Without it the storage decides.
+    ///
+    /// A larger one fails with the error that kube-apiserver has from an etcd whose requests are limited, 1.5 MiB by
+    /// default: [`RequestError::Unclassified`] with `etcdserver: request is too large`.
+    #[must_use]
+    pub fn value_bytes_max(mut self, bytes: usize) -> Self {
+        self.value_bytes_max = bytes;
+        self
+    }
+
+    /// Encodes a version to be stored.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(super) fn encode(&self, object: &JsonObject) -> Result<Bytes, RequestError> {
+        let value = encode(object);
+        if value.len() > self.value_bytes_max {
+            return Err(RequestError::Unclassified(TOO_LARGE.to_owned()));
+        }
+        Ok(value)
     }
 
     /// Makes the uids and the generated names depend on a seed, for tests.
@@ -228,7 +269,14 @@ impl ObjectStore {
             // A dry run does not write what must not have a version.
             self.complete_create(&mut new, has_version && !request.dry_run)?;
             admission.admit(Some(&new), None).await?;
-            let written = self.write_new(&reference, &mut new, request, others).await;
+            let again = others.clone();
+            let mut written = self.write_new(&reference, &mut new, request, others).await;
+            if let Err(error) = &written
+                && request.can_drop(error)
+                && managed_fields::remove(&mut new)
+            {
+                written = self.write_new(&reference, &mut new, request, again).await;
+            }
             attempts += 1;
             if !matches!(&written, Err(RequestError::Conflict { .. })) {
                 generated += 1;
@@ -268,7 +316,7 @@ impl ObjectStore {
             let options = UpdateOptions::default()
                 .create_if_missing(true)
                 .others(others);
-            let value = encode(new);
+            let value = self.encode(new)?;
             let time_to_live = self.strategy.time_to_live(new);
             let update = |found: Option<&Object>| match found {
                 Some(_) => Err(self.already_exists(reference)),
@@ -281,7 +329,7 @@ impl ObjectStore {
             return Ok(());
         }
         let time_to_live = self.strategy.time_to_live(new);
-        let value = encode(new);
+        let value = self.encode(new)?;
         let stored = self.storage.create(reference, value, time_to_live).await?;
         show_revision(new, stored.revision());
         Ok(())

@@ -10,9 +10,9 @@ use crate::api::storage::{Preconditions, Update, UpdateOptions};
 use crate::encode::object::Object;
 use crate::registry::allocator::ATTEMPTS_MAX;
 use crate::registry::change::ChangeFn;
-use crate::registry::managed_fields::keep_times;
+use crate::registry::managed_fields::{self, keep_times};
 use crate::registry::metadata;
-use crate::registry::object_store::{decode, encode, is_finalized, show_revision};
+use crate::registry::object_store::{decode, is_finalized, show_revision};
 use crate::registry::{Change, JsonObject, ObjectStore, WriteRequest, Written};
 use crate::source::ConditionalWrite;
 
@@ -115,10 +115,11 @@ impl ObjectStore {
             },
             None => self.read_base(object).await?,
         };
+        let mut drops_entries = false;
         for _ in 0..ATTEMPTS_MAX {
             let current = base.object.as_ref();
             let computed = self.compute(object, current, request, preconditions, change);
-            let computed = match computed.await {
+            let mut computed = match computed.await {
                 Ok(computed) => computed,
                 Err(error) if base.is_fresh => return Err(error),
                 Err(error) => {
@@ -131,7 +132,19 @@ impl ObjectStore {
                     continue;
                 }
             };
-            base = match self.commit(object, current, computed, request).await? {
+            if drops_entries {
+                managed_fields::remove(&mut computed.new);
+                computed.is_unchanged = false;
+            }
+            let committed = self.commit(object, current, computed, request).await;
+            if let Err(error) = &committed
+                && !drops_entries
+                && request.can_drop(error)
+            {
+                drops_entries = true;
+                continue;
+            }
+            base = match committed? {
                 Outcome::Written(written) => return Ok(written),
                 Outcome::Stale(None) => self.read_base(object).await?,
                 Outcome::Stale(newer) => Base {
@@ -240,7 +253,7 @@ impl ObjectStore {
             Some(current) if is_unchanged && others.is_empty() => {
                 Bytes::copy_from_slice(current.value())
             }
-            _ => encode(&new),
+            _ => self.encode(&new)?,
         };
         let time_to_live = self.strategy.time_to_live(&new);
         let mut found = None;

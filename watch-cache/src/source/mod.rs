@@ -166,6 +166,9 @@ pub enum VersionOutcome {
     },
 }
 
+/// The text about a write that is larger than the store allows, which is that of etcd.
+pub(crate) const TOO_LARGE: &str = "etcdserver: request is too large";
+
 /// The error of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -190,6 +193,9 @@ pub enum SourceError {
         /// The newest revision of the current store.
         found: Revision,
     },
+    /// The write is larger than the store allows.
+    #[error("{TOO_LARGE}")]
+    TooLarge,
     /// The source cannot be reached, or the request failed.
     #[error("{0}")]
     Unavailable(String),

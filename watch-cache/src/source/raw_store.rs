@@ -87,7 +87,10 @@ pub struct RawStore {
 }
 
 pub(crate) fn internal(error: &SourceError) -> RequestError {
-    RequestError::Internal(error.to_string())
+    match error {
+        SourceError::TooLarge => RequestError::Unclassified(error.to_string()),
+        error => RequestError::Internal(error.to_string()),
+    }
 }
 
 impl RawStore {

@@ -42,7 +42,7 @@ pub(crate) async fn create(
         .and_then(|metadata| metadata.get("name"));
     let name = name.and_then(|name| name.as_str()).unwrap_or_default();
     front.check_definition(resource, name).await?;
-    let request = WriteRequest::default().dry_run(options.dry_run);
+    let request = write_request(options.dry_run);
     let tracker = Tracker::new(front, exchange, resource, "", &options.field_manager);
     let mut object = object;
     remove_duplicates(exchange, Stage::Sent, &mut object);
@@ -72,6 +72,13 @@ pub(crate) async fn create(
     shown(exchange, resource, stored, accepted, CREATED, created)
 }
 
+/// Returns how creates, updates and patches write.
+fn write_request(dry_run: bool) -> WriteRequest {
+    WriteRequest::default()
+        .dry_run(dry_run)
+        .drops_managed_fields(true)
+}
+
 /// Warns of what the preparation of a new object replaces, and gives a certificate request the user who creates it.
 pub(crate) fn complete_new(exchange: &Exchange, resource: &Resource, object: &mut JsonObject) {
     for warning in resource.rules.creation_warnings(object) {
@@ -99,7 +106,7 @@ pub(crate) async fn update(
     }
     let accepted = exchange.negotiate(offer(resource, &FORMS))?;
     let options = WriteOptions::update(&exchange.query)?;
-    let request = WriteRequest::default().dry_run(options.dry_run);
+    let request = write_request(options.dry_run);
     let reference = reference(resource, target);
     let store = facet.store(stored);
     let mut object = if facet.is_object() {

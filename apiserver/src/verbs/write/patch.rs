@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use revstore_host::net::RequestBody;
 use revstore_watch_cache::RequestError;
 use revstore_watch_cache::api::Preconditions;
-use revstore_watch_cache::registry::{JsonObject, WriteRequest};
+use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{ResourceName, Status, StatusCause};
 use serde_json::Value;
 
@@ -15,9 +15,9 @@ use crate::http::{Answer, Exchange, Front, Target, read_body};
 use crate::patch::{Patch, PatchError, PatchType};
 use crate::verbs::facet::Facet;
 use crate::verbs::read::{FORMS, reference};
-use crate::verbs::write::answer_written;
 use crate::verbs::write::apply::Apply;
 use crate::verbs::write::facet_change::{Current, FacetChange};
+use crate::verbs::write::{answer_written, write_request};
 use crate::verbs::{Tracker, offer};
 
 /// Answers a patch of an object, or of one of its facets.
@@ -80,7 +80,7 @@ pub(crate) async fn patch(
         facet,
         wanted,
     };
-    let request = WriteRequest::default().dry_run(options.dry_run);
+    let request = write_request(options.dry_run);
     let store = facet.store(stored);
     let (reference, conditions) = (reference(resource, target), Preconditions::default());
     let written = store

@@ -27,7 +27,7 @@ use self::watch::{EtcdWatch, ProgressSupport};
 use super::shared_lease::{self, SharedLease};
 use super::{
     BatchStream, ConditionalWrite, ListPage, ListRequest, Source, SourceError, StoredKeyValue,
-    VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
+    TOO_LARGE, VersionOutcome, VersionWrite, WatchRequest, WriteAction, WriteOutcome,
 };
 use crate::wake::timer_queue::TimerQueue;
 
@@ -500,6 +500,12 @@ fn copied(part: &Bytes) -> Bytes {
     reason = "used as a function of map_err"
 )]
 fn failed(error: CallError) -> SourceError {
+    // The second one is a message that the server does not read to its end.
+    const TEXTS: [&str; 2] = [TOO_LARGE, "message larger than max"];
+    let text = error.status.message();
+    if TEXTS.iter().any(|known| text.contains(known)) {
+        return SourceError::TooLarge;
+    }
     SourceError::Unavailable(error.to_string())
 }
 
