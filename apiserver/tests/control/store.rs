@@ -339,3 +339,64 @@ fn a_dump_is_loaded_again() {
         .expect_err("the dump is cut");
     assert_eq!(fixture.send("GET", &format!("{MAPS}/a"), "").0, 200);
 }
+
+#[test]
+fn writes_while_the_store_is_replaced_succeed_or_can_be_tried_again() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let fixture = Fixture::new(ClockMode::System);
+    let is_done = AtomicBool::new(false);
+    let body = |index: usize| json!({"metadata": {"name": format!("m{index}")}}).to_string();
+    let written = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let (fixture, is_done) = (&fixture, &is_done);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    for index in (writer..).step_by(2) {
+                        if is_done.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let answer = answer_of(fixture.server.endpoint(), &body(index));
+                        // A connection can end without an answer.
+                        let Some((status, text)) = answer else {
+                            continue;
+                        };
+                        count += usize::from(status == 201);
+                        assert!([201, 429].contains(&status), "{text}");
+                        assert!(status == 201 || text.contains("retry-after: 1"), "{text}");
+                    }
+                    count
+                })
+            })
+            .collect();
+        for _ in 0..20 {
+            fixture.ok("StoreReset", &json!({"keep_revision": true}));
+        }
+        is_done.store(true, Ordering::Relaxed);
+        let counts = writers.into_iter().map(|writer| writer.join());
+        counts
+            .map(|count| count.expect("writes have these answers"))
+            .sum::<usize>()
+    });
+    assert!(written > 0);
+}
+
+/// Sends a create, and returns the status and the answer, or `None` if the connection ends.
+fn answer_of(endpoint: &str, body: &str) -> Option<(u16, String)> {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    let address = endpoint.split("://").last()?;
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let status = text.split(' ').nth(1)?.parse().ok()?;
+    Some((status, text))
+}

@@ -359,7 +359,7 @@ fn read_failed(
         SourceError::Replaced { known, found } => {
             RequestError::Expired(Expired::Replaced { known, found })
         }
-        error @ (SourceError::TooLarge | SourceError::Unavailable(_)) => {
+        error @ (SourceError::Ended | SourceError::TooLarge | SourceError::Unavailable(_)) => {
             RequestError::Internal(error.to_string())
         }
     }

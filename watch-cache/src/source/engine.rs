@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use revstore_engine::{
     CompactError, Compare, CompareTarget, Engine, KeyRange, KeyValue, LeaseError, LeaseId, Op,
     OpResult, Put, PutError, Range, ReadError, Relation, Revision, Txn, TxnError, TxnResult,
-    WatchBatch, WatchOptions, Watcher,
+    WatchBatch, WatchOptions, Watcher, WriteError,
 };
 
 use super::shared_lease::{self, SharedLease};
@@ -81,7 +81,7 @@ impl EngineSource {
                 time_to_live: Some(lifetime),
                 ..
             } => self.write_leased(write, others, seconds(*lifetime))?,
-            _ => self.write_keys(write, others, None).map_err(unavailable)?,
+            _ => self.write_keys(write, others, None).map_err(txn_failed)?,
         };
         if result.succeeded {
             return Ok(WriteOutcome::Done(result.revision));
@@ -101,17 +101,17 @@ impl EngineSource {
         seconds: i64,
     ) -> Result<TxnResult, SourceError> {
         if !shared_lease::is_shared(seconds) {
-            let lease = self.engine.grant(None, seconds).map_err(unavailable)?.id;
+            let lease = self.engine.grant(None, seconds).map_err(lease_failed)?.id;
             let result = self.write_keys(write, others, Some(lease));
             if !result.as_ref().is_ok_and(|result| result.succeeded) {
                 // The lease has no keys. It may have expired already, so an error is ignored.
                 let _ = self.engine.revoke(lease);
             }
-            return result.map_err(unavailable);
+            return result.map_err(txn_failed);
         }
         let mut is_second = false;
         loop {
-            let lease = self.shared_lease(seconds).map_err(unavailable)?;
+            let lease = self.shared_lease(seconds).map_err(lease_failed)?;
             match self.write_keys(write, others, Some(lease)) {
                 // Another client has revoked the lease.
                 Err(TxnError::Put {
@@ -121,7 +121,7 @@ impl EngineSource {
                     self.lease.lock().forget(lease);
                     is_second = true;
                 }
-                result => return result.map_err(unavailable),
+                result => return result.map_err(txn_failed),
             }
         }
     }
@@ -189,7 +189,7 @@ impl EngineSource {
                     .and_then([Op::Put(Put::new(write.key.clone(), write.value.clone()))])
                     .or_else([Op::Range(Range::of(key))]),
             )
-            .map_err(unavailable)?;
+            .map_err(txn_failed)?;
         if result.succeeded {
             return Ok(VersionOutcome::Done(result.revision));
         }
@@ -223,6 +223,24 @@ pub(super) fn seconds(lifetime: Duration) -> i64 {
 
 fn unavailable(error: impl std::fmt::Display) -> SourceError {
     SourceError::Unavailable(error.to_string())
+}
+
+fn txn_failed(error: TxnError) -> SourceError {
+    match error {
+        TxnError::Refused(WriteError::Ended) => SourceError::Ended,
+        error => unavailable(error),
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "used as a function of map_err"
+)]
+fn lease_failed(error: LeaseError) -> SourceError {
+    match error {
+        LeaseError::Refused(WriteError::Ended) => SourceError::Ended,
+        error => unavailable(error),
+    }
 }
 
 fn read_error(error: ReadError) -> SourceError {
@@ -346,9 +364,11 @@ fn batch_of(batch: &WatchBatch) -> Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use revstore_engine::Engine;
 
-    use super::{ConditionalWrite, EngineSource, WriteAction, WriteOutcome};
+    use super::{ConditionalWrite, EngineSource, SourceError, WriteAction, WriteOutcome};
 
     fn put(key: &'static str) -> ConditionalWrite {
         ConditionalWrite {
@@ -358,6 +378,21 @@ mod tests {
                 value: key.into(),
                 time_to_live: None,
             },
+        }
+    }
+
+    #[test]
+    fn a_store_that_ends_refuses_writes() {
+        let source = EngineSource::new(Engine::builder().build());
+        source.engine().end_writes();
+        let mut leased = put("b");
+        leased.action = WriteAction::Put {
+            value: "b".into(),
+            time_to_live: Some(Duration::from_secs(60)),
+        };
+        for write in [put("a"), leased] {
+            let refused = source.write_now(&write, &[]).unwrap_err();
+            assert_eq!(refused, SourceError::Ended);
         }
     }
 

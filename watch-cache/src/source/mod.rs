@@ -193,6 +193,9 @@ pub enum SourceError {
         /// The newest revision of the current store.
         found: Revision,
     },
+    /// The store takes no writes any more, because another one is about to replace it.
+    #[error("another store is about to replace this one")]
+    Ended,
     /// The write is larger than the store allows.
     #[error("{TOO_LARGE}")]
     TooLarge,

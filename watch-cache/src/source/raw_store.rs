@@ -89,6 +89,11 @@ pub struct RawStore {
 pub(crate) fn internal(error: &SourceError) -> RequestError {
     match error {
         SourceError::TooLarge => RequestError::Unclassified(error.to_string()),
+        // The client finds the other store when it tries again.
+        SourceError::Ended => RequestError::NotReady {
+            cause: None,
+            retry_after_seconds: 1,
+        },
         error => RequestError::Internal(error.to_string()),
     }
 }
