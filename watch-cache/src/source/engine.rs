@@ -232,10 +232,6 @@ fn txn_failed(error: TxnError) -> SourceError {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "used as a function of map_err"
-)]
 fn lease_failed(error: LeaseError) -> SourceError {
     match error {
         LeaseError::Refused(WriteError::Ended) => SourceError::Ended,
