@@ -163,6 +163,18 @@ func TestTheJournalHasTheRequests(t *testing.T) {
 	}
 }
 
+func TestTermsBegin(t *testing.T) {
+	t.Parallel()
+	server := revstoretest.Start(t)
+	one, err := server.Control.NewTerm(t.Context())
+	check(t, err)
+	two, err := server.Control.NewTerm(t.Context())
+	check(t, err)
+	if two != one+1 {
+		t.Fatal(one, two)
+	}
+}
+
 func TestADumpReplacesTheStoreOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	first, second := revstoretest.Start(t), revstoretest.Start(t)

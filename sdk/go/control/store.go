@@ -134,3 +134,10 @@ func (c *Client) RaiseAlarm(ctx context.Context, name string) (Point, error) {
 func (c *Client) ClearAlarm(ctx context.Context, name string) (Point, error) {
 	return c.change(ctx, "Alarm", map[string]any{"action": "clear", "name": name})
 }
+
+// NewTerm begins the next Raft term and returns it.
+func (c *Client) NewTerm(ctx context.Context) (uint64, error) {
+	var answer struct{ Term uint64 }
+	err := c.Call(ctx, "TermNew", struct{}{}, &answer)
+	return answer.Term, err
+}

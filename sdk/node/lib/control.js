@@ -133,6 +133,9 @@ class Control {
   clearAlarm(name) {
     return this.call('Alarm', { action: 'clear', name });
   }
+  newTerm() {
+    return this.call('TermNew');
+  }
 
   /** Yields the records of the journal, with `follow` until the loop ends. */
   async *journal(filter = {}) {

@@ -135,6 +135,7 @@ export class Control {
   expire(lease: bigint | string): Promise<Point>;
   raiseAlarm(name: 'nospace' | 'corrupt'): Promise<Point>;
   clearAlarm(name: 'nospace' | 'corrupt'): Promise<Point>;
+  newTerm(): Promise<Point & { term: number }>;
   journal(filter?: JournalFilter): AsyncGenerator<JournalRecord>;
   /** Returns the journal with the requests as JSON, one record in each line, for `revstore ctl journal replay`. */
   journalLines(): Promise<string>;

@@ -128,6 +128,14 @@ test(
 );
 
 test(
+  'terms begin',
+  withRevstore(async (server) => {
+    const { term } = await server.control.newTerm();
+    assert.equal((await server.control.newTerm()).term, term + 1);
+  }),
+);
+
+test(
   'a dump replaces the store of another server',
   withRevstore((server) =>
     connected(server, async (client) => {

@@ -83,6 +83,19 @@ def test_the_journal_has_the_requests(revstore, client):
     assert (record.revision, record.keys[0].key, record.code) == (2, b"key", "OK")
 
 
+def test_the_journal_is_followed(revstore, client):
+    followed = revstore.control.journal("Put", follow=True)
+    for value in ("one", "two"):
+        client.put("key", value)
+        assert next(followed).keys[0].key == b"key"
+    followed.close()
+
+
+def test_terms_begin(revstore):
+    term = revstore.control.new_term().term
+    assert revstore.control.new_term().term == term + 1
+
+
 def test_a_dump_replaces_the_store_of_another_server(revstore, client):
     client.put("key", "value")
     dump = io.BytesIO()

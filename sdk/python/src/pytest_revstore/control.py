@@ -179,6 +179,10 @@ class Control:
         """Clear an alarm."""
         return self.call("Alarm", action="clear", name=name)
 
+    def new_term(self):
+        """Begin the next Raft term; the answer has `term`."""
+        return self.call("TermNew")
+
     # History
 
     def journal(self, *methods, **conditions):

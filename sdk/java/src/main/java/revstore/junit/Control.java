@@ -15,6 +15,7 @@ import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /**
  * A client of the control port of a server: time, faults, watches, store and journal. It can be used by several threads.
@@ -220,11 +221,41 @@ public final class Control {
         return call("Alarm", Map.of("action", "clear", "name", name), Point.class);
     }
 
+    /** Begins the next Raft term, and returns it. */
+    public long newTerm() {
+        return call("TermNew", Map.of(), Term.class).term;
+    }
+
     /** Returns the records of methods, or without any of all requests and streams. */
     public List<Record> journal(String... methods) {
         Map<String, Object> filter = methods.length == 0 ? Map.of() : Map.of("methods", List.of(methods));
         try (var lines = new BufferedReader(new InputStreamReader(open("JournalRead", json(filter)), StandardCharsets.UTF_8))) {
             return lines.lines().map(line -> Json.GSON.fromJson(line, Record.class)).toList();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /**
+     * Returns the records of methods, or without any of all requests and streams, and goes on with new ones. The stream waits for
+     * them, and must be closed.
+     */
+    public Stream<Record> followJournal(String... methods) {
+        Map<String, Object> filter = new LinkedHashMap<>(Map.of("follow", true));
+        if (methods.length > 0) {
+            filter.put("methods", List.of(methods));
+        }
+        try {
+            var lines = new BufferedReader(new InputStreamReader(open("JournalRead", json(filter)), StandardCharsets.UTF_8));
+            return lines.lines().map(line -> Json.GSON.fromJson(line, Record.class)).onClose(() -> close(lines));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private static void close(BufferedReader lines) {
+        try {
+            lines.close();
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -305,6 +336,8 @@ public final class Control {
     private record Refused(int code, String error) {}
 
     private record Count(int watches) {}
+
+    private record Term(long term) {}
 
     /** The answers with lists; a request fills one of them. */
     private record Lists(

@@ -112,7 +112,17 @@ class ServerTest {
             assertEquals(1, records.size());
             assertEquals(2, records.get(0).revision());
             assertEquals("key", new String(records.get(0).keys().get(0).key(), UTF_8));
+            try (var followed = server.control().followJournal("Put")) {
+                var record = followed.iterator().next();
+                assertEquals(2, record.revision());
+            }
         }
+    }
+
+    @Test
+    void termsBegin(Server server) {
+        long term = server.control().newTerm();
+        assertEquals(term + 1, server.control().newTerm());
     }
 
     @Test
