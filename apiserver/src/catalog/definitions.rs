@@ -163,7 +163,8 @@ impl Definitions {
         }
         for (definition, object) in known.values() {
             // As in kube-apiserver, a definition in a built-in group is established, although nothing serves it.
-            let is_ready = self.served.contains_key(&definition.name)
+            let served = self.served.get(&definition.name);
+            let is_ready = served.is_some_and(|served| served.definition.is_same(definition))
                 || is_builtin(&front.catalog, &definition.group);
             if is_ready && let Some(established) = establish(object, &now) {
                 write(status, &tracker, &all, established).await?;
@@ -209,11 +210,12 @@ impl Definitions {
         };
         let cache = match (what, before, after) {
             (Change::Withdraw, Some(_), _) => {
-                if let Some(served) = self.served.remove(name) {
-                    self.publish(&front.catalog);
-                    storage.cache.remove(&served.cache).await;
-                }
+                self.withdraw(front, name).await;
                 return Ok(());
+            }
+            (Change::Replace, Some(_), Some(definition)) => {
+                self.withdraw(front, name).await;
+                storage.cache.add(config(definition))?
             }
             (Change::Serve, _, Some(definition)) => storage.cache.add(config(definition))?,
             (Change::Refresh, Some(served), _) => served.cache.clone(),
@@ -237,6 +239,14 @@ impl Definitions {
         self.served.insert(name.to_owned(), served);
         self.publish(&front.catalog);
         Ok(())
+    }
+
+    /// Serves a resource no longer.
+    async fn withdraw(&mut self, front: &Front, name: &str) {
+        if let Some(served) = self.served.remove(name) {
+            self.publish(&front.catalog);
+            front.storage.cache.remove(&served.cache).await;
+        }
     }
 
     /// Puts the served resources into the catalog.

@@ -13,6 +13,9 @@ pub enum Change {
     Refresh,
     /// Configure the resource in the cache anew, and use the new rules: what can be selected has changed.
     Reconfigure,
+    /// Serve the resource no longer, remove it from the cache, and serve another one in its place: the definition was
+    /// deleted and created again.
+    Replace,
     /// Serve the resource no longer, and remove it from the cache.
     Withdraw,
 }
@@ -25,16 +28,15 @@ impl Definition {
     }
 
     /// Returns what the cache depends on.
-    fn layout(&self) -> (&str, &str, bool, Vec<&str>, Option<&str>) {
+    fn layout(&self) -> (&str, Vec<&str>, Option<&str>) {
         let stored = self.storage_version().map(|version| version.name.as_str());
-        let kind = self.names.kind.as_str();
-        (
-            &self.uid,
-            kind,
-            self.namespaced,
-            self.selectable_fields(),
-            stored,
-        )
+        let kind = self.accepted.kind.as_str();
+        (kind, self.selectable_fields(), stored)
+    }
+
+    /// Returns whether this is another version of a definition, and not one of the same name that was created later.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.uid, self.namespaced) == (&other.uid, other.namespaced)
     }
 }
 
@@ -48,6 +50,7 @@ pub fn change(before: Option<&Definition>, after: Option<&Definition>) -> Change
         (None, Some(_)) => Change::Serve,
         (Some(_), None) => Change::Withdraw,
         (Some(before), Some(after)) if before == after => Change::Keep,
+        (Some(before), Some(after)) if !before.is_same(after) => Change::Replace,
         (Some(before), Some(after)) if before.layout() == after.layout() => Change::Refresh,
         (Some(_), Some(_)) => Change::Reconfigure,
     }
@@ -80,6 +83,10 @@ mod tests {
         terminating.terminating = true;
         let mut versions = served.clone();
         versions.versions.push(Arc::default());
+        let mut recreated = selectable.clone();
+        recreated.uid = "v".to_owned();
+        let mut other_scope = served.clone();
+        other_scope.namespaced = true;
         for (before, after, expected) in [
             (None, None, Change::Keep),
             (None, Some(&new), Change::Keep),
@@ -89,6 +96,8 @@ mod tests {
             (Some(&served), Some(&terminating), Change::Refresh),
             (Some(&served), Some(&versions), Change::Refresh),
             (Some(&served), Some(&selectable), Change::Reconfigure),
+            (Some(&served), Some(&recreated), Change::Replace),
+            (Some(&served), Some(&other_scope), Change::Replace),
             (Some(&served), None, Change::Withdraw),
             (Some(&new), None, Change::Keep),
         ] {
