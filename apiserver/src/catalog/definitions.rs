@@ -219,6 +219,7 @@ impl Definitions {
             }
             (Change::Serve, _, Some(definition)) => storage.cache.add(config(definition))?,
             (Change::Refresh, Some(served), _) => served.cache.clone(),
+            (Change::EndWatches, Some(served), _) => served.cache.next_series(),
             (Change::Reconfigure, Some(served), Some(definition)) => {
                 storage
                     .cache
@@ -234,10 +235,12 @@ impl Definitions {
         let served = Served {
             resources: custom::build(definition, &cache, storage, &front.webhooks),
             definition: definition.clone(),
-            cache,
+            cache: cache.clone(),
         };
         self.served.insert(name.to_owned(), served);
         self.publish(&front.catalog);
+        // Clients whose watches end find what was published.
+        cache.end_earlier_series();
         Ok(())
     }
 

@@ -182,6 +182,41 @@ fn objects_are_read_and_written_in_all_versions() -> TestResult {
 }
 
 #[test]
+fn another_webhook_ends_the_watches_whose_objects_the_previous_one_converts() -> TestResult {
+    let start_hook = || HookServer::start(|_, review| Answer::Json(convert(review)));
+    let (previous, next) = (start_hook(), start_hook());
+    let server = start(&previous)?;
+    let body = thing("v2", "a", &json!({"words": ["x"]}));
+    let (status, created) = value(&send(&server, "POST", V2, &body));
+    assert_eq!(status, 201, "{created}");
+    let path = format!("{V1}?watch=true&timeoutSeconds=120");
+    let mut watch = Watch::open(&server, &path);
+    assert_eq!(watch.next().ok_or("an object")?["type"], "ADDED");
+
+    let webhook = json!({"webhook": {"clientConfig": next.client_config("/convert")}});
+    let change = json!({"spec": {"conversion": webhook}}).to_string();
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    assert_eq!(send(&server, "PATCH", definition, &change).0, 200);
+    let (events, is_whole) = watch.rest();
+    assert!(events.is_empty() && is_whole, "{events:?}");
+    drop(previous);
+
+    // Clients list again.
+    let since = created["metadata"]["resourceVersion"].as_str();
+    let since = format!("{path}&resourceVersion={}", since.unwrap_or_default());
+    let event = Watch::open(&server, &since).next().ok_or("an event")?;
+    assert_eq!(event["object"]["code"], 410, "{event}");
+    let mut watch = Watch::open(&server, &path);
+    assert_eq!(watch.next().ok_or("an object")?["type"], "ADDED");
+    let other = r#"{"spec":{"words":["z"]}}"#;
+    assert_eq!(send(&server, "PATCH", &format!("{V2}/a"), other).0, 200);
+    let event = watch.next().ok_or("an event")?;
+    assert_eq!(event["object"]["spec"]["text"], "z", "{event}");
+    assert!(!next.take_requests().is_empty());
+    Ok(())
+}
+
+#[test]
 fn lists_are_converted_in_batches_and_once() -> TestResult {
     let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
     let server = start(&hook)?;

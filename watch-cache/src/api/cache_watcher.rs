@@ -202,6 +202,14 @@ impl CacheWatcher {
         }
     }
 
+    /// Returns a watcher that has ended.
+    pub(crate) fn ended(resource: Arc<Resource>, target: Target) -> Self {
+        Self {
+            watched: Watched::new(resource, target.filter, Arc::new(Waiter::new())),
+            state: State::Ended,
+        }
+    }
+
     /// Returns a watcher that delivers `error` and ends (WC-305).
     pub(crate) fn failed(resource: Arc<Resource>, target: Target, error: RequestError) -> Self {
         Self {
@@ -420,7 +428,7 @@ mod tests {
         shared.watermark.publish(Revision(1));
         pods.ready.set(Readiness::Ready);
         let start = WatchStart::After(Some(Revision(1)));
-        let registration = pods.register(&target, start).unwrap();
+        let registration = pods.register(&target, start, 0).unwrap().unwrap();
         let mut watcher = CacheWatcher::new(pods.clone(), target, registration, true, None);
 
         let stored = StoredKeyValue {

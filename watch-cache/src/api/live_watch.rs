@@ -182,7 +182,7 @@ impl LiveWatch {
                     oldest,
                 }));
             }
-            Refill::Reloaded | Refill::Removed => return Step::End(None),
+            Refill::Reloaded | Refill::Ended => return Step::End(None),
             Refill::Replaced(known, found) => {
                 resource.counters.expired_replaced.add(1);
                 return Step::Fail(RequestError::Expired(Expired::Replaced { known, found }));

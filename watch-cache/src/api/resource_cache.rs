@@ -37,6 +37,8 @@ use crate::status::ResourceName;
 pub struct ResourceCache {
     resource: Arc<Resource>,
     raw: RawStore,
+    /// The series of its watches.
+    series: u64,
 }
 
 impl ResourceCache {
@@ -46,17 +48,62 @@ impl ResourceCache {
             resource.config.clone(),
             resource.shared.timers.clone(),
         );
-        Self { resource, raw }
+        Self {
+            series: resource.series(),
+            resource,
+            raw,
+        }
     }
 
     pub(crate) fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }
 
-    /// Returns whether this is a handle on the same resource of the same cache as `other`: not one that was added after
-    /// the resource was removed or reconfigured.
+    /// Returns whether this is a handle on the same resource of the same cache as `other`, with the same series of
+    /// watches: not one that was added after the resource was removed or reconfigured.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.resource, &other.resource)
+        Arc::ptr_eq(&self.resource, &other.resource) && self.series == other.series
+    }
+
+    /// Returns a handle on the same resource whose watches belong to a new series, which does not end with that of this
+    /// handle. For objects that clients see in another form from now on, without another configuration: use the new handle
+    /// for new requests, then [end](Self::end_earlier_series) the watches of the earlier ones.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use pollster::block_on;
+    /// # use revstore_engine::Engine;
+    /// # use revstore_watch_cache::{
+    /// #     EngineSource, JsonKind, ResourceConfig, Scope, WatchCache, WatchOptions,
+    /// # };
+    /// # let source = EngineSource::new(Engine::builder().build());
+    /// # let (cache, feeder) = WatchCache::builder(Arc::new(source)).build();
+    /// # let _running = feeder.spawn();
+    /// let kind = JsonKind::new("example.org/v1", "Widget");
+    /// let config = ResourceConfig::namespaced(kind, "widgets", "/registry/example.org/widgets");
+    /// let widgets = cache.add(config)?;
+    /// block_on(widgets.wait_until_ready())?;
+    /// let mut watch = block_on(widgets.watch(&Scope::All, &WatchOptions::default()))?;
+    /// let next = widgets.next_series();
+    /// next.end_earlier_series();
+    /// assert!(watch.next_blocking().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    // WC-118.
+    #[must_use]
+    pub fn next_series(&self) -> Self {
+        Self {
+            series: self.series + 1,
+            ..self.clone()
+        }
+    }
+
+    /// Ends the watches through handles of earlier series: they deliver the events that the cache has, then end without an
+    /// error. A watch through such a handle that begins later ends at once; other requests go on. Watches of later series
+    /// that start at an older revision than the newest one of now fail with 410, so that their clients list again. Costs
+    /// O(w) for w watchers.
+    pub fn end_earlier_series(&self) {
+        self.resource.end_series_before(self.series);
     }
 
     /// Returns the group and the plural name of the resource.
@@ -407,7 +454,7 @@ impl ResourceCache {
             WatchPlan::InitialObjects(RequestedVersion::At(at)) => {
                 if at > shared.watermark.load() {
                     let start = StartingWatch::new(
-                        &self.resource,
+                        (&self.resource, self.series),
                         target.clone(),
                         at,
                         options.allow_bookmarks,
@@ -438,7 +485,8 @@ impl ResourceCache {
                 .await
                 .map(|current| WatchStart::After(Some(current))),
         };
-        let registration = start.and_then(|start| self.resource.register(&target, start));
+        let registration =
+            start.and_then(|start| self.resource.register(&target, start, self.series));
         let resource = self.resource.clone();
         Ok(match registration {
             Err(
@@ -446,7 +494,8 @@ impl ResourceCache {
                 | RequestError::Stopped
                 | RequestError::Removed),
             ) => return Err(error),
-            Ok(registration) => CacheWatcher::new(
+            Ok(None) => CacheWatcher::ended(resource, target),
+            Ok(Some(registration)) => CacheWatcher::new(
                 resource,
                 target,
                 registration,

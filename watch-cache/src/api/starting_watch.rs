@@ -23,9 +23,9 @@ pub(crate) struct StartingWatch {
 }
 
 impl StartingWatch {
-    /// Returns a watch that starts with the current objects when the cache has reached `at`.
+    /// Returns a watch of a series that starts with the current objects when the cache has reached `at`.
     pub(crate) fn new(
-        resource: &Arc<Resource>,
+        (resource, series): (&Arc<Resource>, u64),
         target: Target,
         at: Revision,
         bookmarks: bool,
@@ -35,15 +35,15 @@ impl StartingWatch {
         let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         let end = target.scan.end.clone();
         Self {
-            registration: Box::pin(register(resource.clone(), target, at, deadline)),
+            registration: Box::pin(register((resource.clone(), series), target, at, deadline)),
             end,
             bookmarks,
             deadline,
         }
     }
 
-    /// Waits for the registration. Returns `None` if the time of the watch has passed, or the resource
-    /// was removed or stopped.
+    /// Waits for the registration. Returns `None` if the time of the watch has passed, the watches of its
+    /// series have ended, or the resource was removed or stopped.
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -61,9 +61,10 @@ impl StartingWatch {
     }
 }
 
-/// Registers a watcher when the cache has reached `at`. Returns `None` at the deadline.
+/// Registers a watcher when the cache has reached `at`. Returns `None` at the deadline, and if the
+/// watches of its series have ended.
 async fn register(
-    resource: Arc<Resource>,
+    (resource, series): (Arc<Resource>, u64),
     target: Target,
     at: Revision,
     deadline: Option<Duration>,
@@ -78,7 +79,5 @@ async fn register(
     } else {
         fresh.await?;
     }
-    resource
-        .register(&target, WatchStart::CurrentObjects)
-        .map(Some)
+    resource.register(&target, WatchStart::CurrentObjects, series)
 }

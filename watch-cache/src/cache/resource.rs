@@ -65,6 +65,8 @@ struct ResourceState {
     /// The number of times that the contents were discarded. Watchers that were registered before the
     /// latest one end (WC-115).
     generation: u64,
+    /// The oldest series whose watches go on, and the revision at which the earlier ones ended (WC-118).
+    series: (u64, Revision),
     /// The first generation that was loaded from the current store. If that store has replaced
     /// another one, also the newest known revision of the previous store, and the revision of the
     /// current store when the replacement was detected.
@@ -100,8 +102,8 @@ pub(crate) enum Refill {
     Idle(Revision),
     /// As `Idle`, and the cache is stopped.
     Stopping(Revision),
-    /// No event is pending, and the resource was removed.
-    Removed,
+    /// No event is pending, and the resource was removed or the watches of the series have ended.
+    Ended,
     /// The next event of the watcher was evicted from the window. The oldest possible start is after
     /// this revision.
     Evicted(Revision),
@@ -143,6 +145,7 @@ impl Resource {
             is_current: false,
             is_removed: false,
             generation: 0,
+            series: (0, Revision(0)),
             replaced: (0, None),
         };
         let encoded_bytes = state.contents.window.encoded_bytes().clone();
@@ -361,6 +364,8 @@ impl Resource {
             }
             let was_current = std::mem::replace(&mut state.is_current, false);
             state.generation += 1;
+            // What is loaded has no older revisions, and those of another store may be lower.
+            state.series.1 = Revision(0);
             change(&mut state);
             let remains = state.contents.replace_with(empty);
             self.exact_snapshots.lock().clear();
@@ -463,19 +468,21 @@ impl Resource {
             .add((to_wake.len() - to_wake_before) as u64);
     }
 
-    /// Registers a watcher between two batches of the feeder (WC-120).
+    /// Registers a watcher between two batches of the feeder (WC-120). Returns `None` if the watches of
+    /// its series have ended.
     pub(crate) fn register(
         &self,
         target: &Target,
         start: WatchStart,
-    ) -> Result<Registration, RequestError> {
+        series: u64,
+    ) -> Result<Option<Registration>, RequestError> {
         let interest = interest_of(
             &target.filter,
             target.namespace.as_deref(),
             target.name.as_deref(),
             &self.indexes,
         );
-        let waiter = Arc::new(Waiter::new());
+        let waiter = Arc::new(Waiter::of_series(series));
         let state = self.state.read();
         // Checked under the lock: the readiness changes before the state is replaced, so no watcher
         // starts with objects that will be discarded.
@@ -487,6 +494,10 @@ impl Resource {
                 retry_after_seconds: 1,
             });
         }
+        let (first_series, began) = state.series;
+        if series < first_series {
+            return Ok(None);
+        }
         let newest = self.newest(&state);
         let Contents {
             objects, window, ..
@@ -495,7 +506,7 @@ impl Resource {
             WatchStart::CurrentObjects => (newest, Some(objects.iter_from(&target.scan.start))),
             WatchStart::After(after) => (after.unwrap_or(newest), None),
         };
-        let oldest = window.oldest_start();
+        let oldest = window.oldest_start().max(began);
         if after < oldest {
             self.counters.expired_window.add(1);
             return Err(RequestError::Expired(Expired::Window {
@@ -508,13 +519,41 @@ impl Resource {
         // Still under the state lock, so that the feeder cannot apply a batch between the start of
         // the watcher and its registration.
         let interest_key = self.interests.lock().add(&interest, waiter.clone());
-        Ok(Registration {
+        Ok(Some(Registration {
             waiter,
             interest_key,
             generation: state.generation,
             after,
             initial,
-        })
+        }))
+    }
+
+    /// Returns the oldest series whose watches go on.
+    pub(crate) fn series(&self) -> u64 {
+        self.state.read().series.0
+    }
+
+    /// Ends the watches of the series before `series`: they deliver the events that were applied before.
+    /// Later watches start at the newest revision or later.
+    // WC-118.
+    pub(crate) fn end_series_before(&self, series: u64) {
+        let to_wake: Vec<_> = {
+            let mut state = self.state.write();
+            if state.series.0 >= series {
+                return;
+            }
+            state.series = (series, self.newest(&state));
+            let end = state.contents.window.end();
+            let interests = self.interests.lock();
+            let earlier = interests.all().filter(|waiter| waiter.series < series);
+            earlier
+                .inspect(|waiter| waiter.end_before(end))
+                .cloned()
+                .collect()
+        };
+        for waiter in to_wake {
+            waiter.waker.wake();
+        }
     }
 
     /// Unregisters the watcher with this id. The last watcher of a removed resource frees its window.
@@ -551,9 +590,11 @@ impl Resource {
                 _ => Refill::Reloaded,
             };
         }
-        let Some(from) = waiter.pending() else {
-            return if state.is_removed {
-                Refill::Removed
+        let end = waiter.end();
+        let is_before_end = |event: &u64| end.is_none_or(|end| *event < end);
+        let Some(from) = waiter.pending().filter(is_before_end) else {
+            return if state.is_removed || end.is_some() {
+                Refill::Ended
             } else if stopped {
                 Refill::Stopping(watermark)
             } else {
@@ -568,7 +609,10 @@ impl Resource {
             return Refill::Evicted(oldest);
         }
         let from = from.max(window.first());
-        let events = window.copy(from, COPY_EVENTS_MAX);
+        // The end is between two revisions.
+        let until_end = end.map_or(u64::MAX, |end| end.saturating_sub(from));
+        let count = usize::try_from(until_end).unwrap_or(usize::MAX);
+        let events = window.copy(from, count.min(COPY_EVENTS_MAX));
         let next = from + events.len() as u64;
         let at_end = next >= window.end();
         waiter.set_pending((!at_end).then_some(next));
@@ -685,7 +729,8 @@ mod tests {
         let mut contents = Contents::new(pods.config.window, &pods.indexes);
         contents.set_loaded(Revision(7));
         pods.join(contents);
-        assert!(pods.register(&target, WatchStart::CurrentObjects).is_ok());
+        let registered = pods.register(&target, WatchStart::CurrentObjects, 0);
+        assert!(registered.unwrap().is_some());
         // A request on another thread may have checked the readiness just before the replacement of
         // the store was detected.
         pods.ready.set(Readiness::Pending {
@@ -696,7 +741,7 @@ mod tests {
             WatchStart::CurrentObjects,
             WatchStart::After(Some(Revision(7))),
         ] {
-            let error = pods.register(&target, start).unwrap_err();
+            let error = pods.register(&target, start, 0).unwrap_err();
             assert_eq!(error.code(), 429);
         }
     }

@@ -232,6 +232,57 @@ fn wc_117_a_resource_whose_fields_and_indexes_change_is_reconfigured() {
     assert_eq!(list.unwrap_err(), RequestError::Removed);
 }
 
+#[test]
+fn wc_118_the_watches_of_earlier_series_end_after_all_earlier_changes_and_others_go_on() {
+    over_all(|fixture| {
+        let start = fixture.put("ns/a", pod("ns/a", "web", "n1"));
+        fixture.wait_until_fresh();
+        let (first, next) = (&fixture.pods, fixture.pods.next_series());
+        assert!(!first.is_same(&next));
+        let mut idle = fixture.watch(first, &Scope::All, &WatchOptions::default());
+        assert_eq!(idle.word(), format!("ADDED ns/a@{start}"));
+        let mut lagging = fixture.watch(first, &Scope::All, &from(start).allow_bookmarks(true));
+        let mut initial = fixture.watch(first, &Scope::All, &from("0"));
+        let mut new = fixture.watch(&next, &Scope::All, &from(start));
+        // More than a watcher copies at once.
+        let puts: Vec<_> = (0..300).map(|_| fixture.put_pod("ns/b")).collect();
+        fixture.wait_until_fresh();
+        next.end_earlier_series();
+        let after = fixture.put_pod("ns/c");
+        fixture.wait_until_fresh();
+
+        let words = |events: &mut dyn FnMut() -> String| {
+            for (number, put) in puts.iter().enumerate() {
+                let kind = if number == 0 { "ADDED" } else { "MODIFIED" };
+                assert_eq!(events(), format!("{kind} ns/b@{put}"));
+            }
+        };
+        words(&mut || lagging.word());
+        assert_eq!(lagging.word(), "end", "without a bookmark");
+        words(&mut || idle.word());
+        assert_eq!(idle.word(), "end");
+        assert_eq!(initial.word(), format!("ADDED ns/a@{start}"));
+        words(&mut || initial.word());
+        assert_eq!(initial.word(), "end");
+        words(&mut || new.word());
+        assert_eq!(new.word(), format!("ADDED ns/c@{after}"));
+
+        let mut late = fixture.watch(first, &Scope::All, &from(after));
+        assert_eq!(late.word(), "end");
+        let last = *puts.last().unwrap();
+        let mut old = fixture.watch(&next, &Scope::All, &from(last - 1));
+        assert!(old.word().starts_with("ERROR 410"));
+        let mut resumed = fixture.watch(&next, &Scope::All, &from(last));
+        assert_eq!(resumed.word(), format!("ADDED ns/c@{after}"));
+        assert!(fixture.list(first, &Scope::All, &at("0")).is_ok());
+        // The series of a handle that is not new ends nothing.
+        first.end_earlier_series();
+        next.end_earlier_series();
+        let put = fixture.put_pod("ns/d");
+        assert_eq!(new.word(), format!("ADDED ns/d@{put}"));
+    });
+}
+
 /// A kind of which a test can tell whether the cache still has it.
 #[derive(Debug)]
 struct Tracked {

@@ -1,6 +1,9 @@
 //! What a server does when a definition changes.
 
-use super::Definition;
+use std::sync::Arc;
+
+use super::{Definition, Names, Version};
+use crate::custom::conversion::Conversion;
 
 /// What a server does about a resource when its definition was created, changed or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,8 +12,10 @@ pub enum Change {
     Keep,
     /// Add the resource to the cache, serve it, then [`establish`](super::establish) the definition.
     Serve,
-    /// Use the new rules for new requests. The cache stays as it is.
+    /// Use the new rules for new requests. The cache stays as it is, and watches go on.
     Refresh,
+    /// Use the new rules for new requests, and end the watches: what clients see of objects may have changed.
+    EndWatches,
     /// Configure the resource in the cache anew, and use the new rules: what can be selected has changed.
     Reconfigure,
     /// Serve the resource no longer, remove it from the cache, and serve another one in its place: the definition was
@@ -34,6 +39,11 @@ impl Definition {
         (kind, self.selectable_fields(), stored)
     }
 
+    /// Returns what decides in which form clients see objects, and in which versions.
+    fn form(&self) -> (&Names, &[Arc<Version>], Option<&Conversion>) {
+        (&self.accepted, &self.versions, self.conversion.as_ref())
+    }
+
     /// Returns whether this is another version of a definition, and not one of the same name that was created later.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.uid, self.namespaced) == (&other.uid, other.namespaced)
@@ -51,8 +61,9 @@ pub fn change(before: Option<&Definition>, after: Option<&Definition>) -> Change
         (Some(_), None) => Change::Withdraw,
         (Some(before), Some(after)) if before == after => Change::Keep,
         (Some(before), Some(after)) if !before.is_same(after) => Change::Replace,
-        (Some(before), Some(after)) if before.layout() == after.layout() => Change::Refresh,
-        (Some(_), Some(_)) => Change::Reconfigure,
+        (Some(before), Some(after)) if before.layout() != after.layout() => Change::Reconfigure,
+        (Some(before), Some(after)) if before.form() != after.form() => Change::EndWatches,
+        (Some(_), Some(_)) => Change::Refresh,
     }
 }
 
@@ -83,6 +94,10 @@ mod tests {
         terminating.terminating = true;
         let mut versions = served.clone();
         versions.versions.push(Arc::default());
+        let mut generation = served.clone();
+        generation.generation += 1;
+        let mut names = served.clone();
+        names.accepted.short_names.push("w".to_owned());
         let mut recreated = selectable.clone();
         recreated.uid = "v".to_owned();
         let mut other_scope = served.clone();
@@ -94,7 +109,9 @@ mod tests {
             (Some(&new), Some(&served), Change::Serve),
             (Some(&served), Some(&served), Change::Keep),
             (Some(&served), Some(&terminating), Change::Refresh),
-            (Some(&served), Some(&versions), Change::Refresh),
+            (Some(&served), Some(&generation), Change::Refresh),
+            (Some(&served), Some(&versions), Change::EndWatches),
+            (Some(&served), Some(&names), Change::EndWatches),
             (Some(&served), Some(&selectable), Change::Reconfigure),
             (Some(&served), Some(&recreated), Change::Replace),
             (Some(&served), Some(&other_scope), Change::Replace),
