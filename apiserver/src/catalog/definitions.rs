@@ -18,7 +18,7 @@ use revstore_watch_cache::{
 use crate::catalog::{Catalog, Group, Origin, Resource, Stored, Version, custom};
 use crate::custom::definition::{
     self, Change, Definition, Instances, Progress, accept_names, change, establish,
-    finish_deletion, priority,
+    finish_deletion, priority, report_approval,
 };
 use crate::http::Front;
 use crate::verbs::{Tracker, decoded};
@@ -138,12 +138,14 @@ impl Definitions {
         let mut all = list(resource, stored).await?;
         let now = front.now();
         let tracker = Tracker::of_server(resource, "status", now.clone());
-        let accepted = accept_names(&all, &now);
-        if !accepted.is_empty() {
-            for definition in accepted {
-                write(status, &tracker, &all, definition).await?;
+        for decide in [report_approval, accept_names] {
+            let decided = decide(&all, &now);
+            if !decided.is_empty() {
+                for definition in decided {
+                    write(status, &tracker, &all, definition).await?;
+                }
+                all = list(resource, stored).await?;
             }
-            all = list(resource, stored).await?;
         }
         let mut known = BTreeMap::new();
         for object in &all {

@@ -173,3 +173,37 @@ fn a_change_of_the_status_or_the_metadata_of_a_definition_ends_no_watch() -> Tes
     assert_eq!(event["object"]["metadata"]["name"], "b", "{event}");
     Ok(())
 }
+
+#[test]
+fn the_status_of_definitions_says_whether_those_in_groups_of_kubernetes_are_approved() -> TestResult
+{
+    let server = ApiServer::builder().start()?;
+    let versions = [version("v1", true, &json!({}))];
+    let condition = |annotation: &str, group: &str| {
+        let mut definition = definition(group, "Namespaced", &versions);
+        definition["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": annotation});
+        let defined = define(&server, &definition);
+        let conditions = defined["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        let found = conditions.find(|it| it["type"] == "KubernetesAPIApprovalPolicyConformant");
+        found.map(|it| json!([it["status"], it["reason"], it["message"]]))
+    };
+    assert_eq!(
+        condition("https://example.com/1", "a.k8s.io"),
+        Some(json!([
+            "True",
+            "ApprovedAnnotation",
+            "approved in https://example.com/1"
+        ]))
+    );
+    assert_eq!(
+        condition("unapproved, a test", "b.kubernetes.io"),
+        Some(json!([
+            "False",
+            "UnapprovedAnnotation",
+            "not approved: \"unapproved, a test\""
+        ]))
+    );
+    assert_eq!(condition("unapproved", "example.com"), None);
+    Ok(())
+}

@@ -4,14 +4,12 @@ use revstore_watch_cache::registry::JsonObject;
 use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::{Value, json};
 
+use super::approval::{APPROVAL, Approval, annotation, is_protected};
 use super::{Names, priority};
 use crate::custom::definition::version::list::{check_versions, list, text};
-use crate::custom::schema::{Causes, is_uri};
-use crate::custom::text::{label_error, quoted, subdomain_error};
+use crate::custom::schema::Causes;
+use crate::custom::text::{label_error, subdomain_error};
 use crate::webhook::{bundle_error, place_errors};
-
-/// The annotation that allows a definition in a group of Kubernetes.
-const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Returns what is wrong with a new definition.
 pub(super) fn check_create(definition: &JsonObject) -> Vec<StatusCause> {
@@ -383,52 +381,17 @@ fn check_conversion(
     }
 }
 
-/// How a definition in a group of Kubernetes is approved.
-#[derive(PartialEq, Eq)]
-enum Approval {
-    Missing,
-    Bypassed,
-    Approved,
-    Invalid,
-}
-
 /// Checks that a definition in a group of Kubernetes says where it was approved.
 fn check_approval(new: &JsonObject, old: Option<&JsonObject>, causes: &mut Causes) {
-    let group = new.get("spec").map_or("", |spec| text(spec, "group"));
-    let is_protected = ["k8s.io", "kubernetes.io"].iter().any(|domain| {
-        group
-            .strip_suffix(domain)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    });
-    let annotation = |definition: &JsonObject| {
-        let annotations = definition
-            .get("metadata")
-            .and_then(|metadata| metadata.get("annotations"));
-        annotations
-            .map_or("", |annotations| text(annotations, APPROVAL))
-            .to_owned()
-    };
-    let state = |definition: &JsonObject| match annotation(definition).as_str() {
-        "" => Approval::Missing,
-        text if text.starts_with("unapproved") => Approval::Bypassed,
-        text if text.contains("://") && is_uri(text) => Approval::Approved,
-        _ => Approval::Invalid,
-    };
-    let found = state(new);
-    if !is_protected || old.is_some_and(|old| state(old) == found) {
+    let found = Approval::of(new);
+    if !is_protected(new) || old.is_some_and(|old| Approval::of(old) == found) {
         return;
     }
     let field = FieldPath::new("metadata.annotations").key(APPROVAL);
-    let rule = format!(
-        "protected groups must have approval annotation {}",
-        quoted(APPROVAL)
-    );
-    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let detail = found.message(new);
     match found {
-        Approval::Missing => causes.push(StatusCause::required(field, &format!("{rule}, {see}"))),
+        Approval::Missing => causes.push(StatusCause::required(field, &detail)),
         Approval::Invalid => {
-            let detail =
-                format!("{rule} with either a URL or a reason starting with \"unapproved\", {see}");
             causes.push(StatusCause::invalid(field, annotation(new), &detail));
         }
         Approval::Bypassed | Approval::Approved => {}

@@ -1,5 +1,6 @@
 //! Definitions of custom resources: `CustomResourceDefinition`.
 
+mod approval;
 mod change;
 mod check;
 mod deletion;
@@ -19,6 +20,7 @@ use serde_json::Value;
 
 use crate::custom::conversion::Conversion;
 use crate::custom::schema::SchemaError;
+pub use approval::report_approval;
 pub use change::{Change, change};
 pub use deletion::{
     CLEANUP_FINALIZER, DefinitionStores, Instances, Progress, begin_deletion, finish_deletion,
