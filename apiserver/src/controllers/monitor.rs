@@ -81,6 +81,9 @@ pub(super) trait Observer: Send + Sync + 'static {
 
     /// Takes notice of a change. Must not wait.
     fn observe(&self, resource: &Arc<Monitored>, change: Change<'_>);
+
+    /// Takes notice of a resource that exists from now on, and can be found. Must not wait.
+    fn appear(&self, _resource: &Arc<Monitored>) {}
 }
 
 /// The resources that are followed.
@@ -155,6 +158,9 @@ impl Monitors {
                     .cloned()
                     .collect();
                 if !wanted.is_empty() && !running.contains_key(&key) {
+                    for observer in &wanted {
+                        observer.appear(&monitored);
+                    }
                     running.insert(key, Running::start(monitored, wanted, &clock));
                 }
             }

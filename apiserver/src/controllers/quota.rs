@@ -1,17 +1,19 @@
 //! The controller of resource quotas: what a namespace uses of them, counted again after each change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use revstore_reflector::{Action, WorkQueue};
-use revstore_watch_cache::{ListOptions, Scope};
+use revstore_watch_cache::api::ObjectRef;
+use revstore_watch_cache::{GetOptions, ListOptions, Object, Scope};
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Failure};
 use super::metadata::{value, versioned};
 use super::monitor::{Change, Monitored, Monitors, Observer};
+use crate::custom::definition;
 use crate::quota::{Amount, Scopes, tracks, usage};
 
 /// The number of quotas that are counted at the same time.
@@ -25,8 +27,8 @@ pub(super) struct QuotaController {
     monitors: Arc<Monitors>,
     /// The queue of namespaces and names.
     queue: WorkQueue<(String, String)>,
-    /// The names of the quotas of each namespace. Held for one change or look.
-    quotas: Mutex<HashMap<String, BTreeSet<String>>>,
+    /// The quotas of each namespace by their names, with the names of what they limit. Held for one change or look.
+    quotas: Mutex<HashMap<String, BTreeMap<String, Vec<String>>>>,
 }
 
 impl QuotaController {
@@ -65,7 +67,20 @@ impl QuotaController {
             .as_object()
             .cloned()
             .unwrap_or_default();
-        let used = self.used(&namespace, &quota["spec"], &hard).await?;
+        let mut used = self.used(&namespace, &quota["spec"], &hard).await?;
+        // What nothing counts any more stays as it was, unless nothing can be left of it.
+        let known = quota["status"]["used"].as_object().into_iter().flatten();
+        for (name, amount) in known.filter(|(name, _)| hard.contains_key(*name)) {
+            if !used.contains_key(name) {
+                let is_defined = self.is_defined(name).await?;
+                let amount = if is_defined {
+                    amount.clone()
+                } else {
+                    "0".into()
+                };
+                used.insert(name.clone(), amount);
+            }
+        }
         let status = json!({"hard": hard, "used": used});
         if quota["status"] == status {
             return Ok(Action::Done);
@@ -78,13 +93,25 @@ impl QuotaController {
         }
     }
 
+    /// Returns whether there may be objects of a limit that counts those of a custom resource: whether that is defined.
+    async fn is_defined(&self, limit: &str) -> Result<bool, Failure> {
+        let definitions = self.monitors.find(definition::GROUP, definition::PLURAL);
+        let (Some(name), Some(definitions)) = (limit.strip_prefix("count/"), definitions) else {
+            return Ok(true);
+        };
+        let options = GetOptions::default().resource_version("0");
+        let reference = ObjectRef::cluster(name);
+        let found = definitions.stored.cache.get(&reference, &options).await?;
+        Ok(found.is_some())
+    }
+
     /// Returns what is used of the limits that count something.
     async fn used(
         &self,
         namespace: &str,
         spec: &Value,
         hard: &Map<String, Value>,
-    ) -> Result<BTreeMap<String, String>, Failure> {
+    ) -> Result<BTreeMap<String, Value>, Failure> {
         let scopes = Scopes::of(spec);
         let (now, _) = self.client.front().storage.moment(Duration::ZERO);
         let mut sums: BTreeMap<&str, Amount> = BTreeMap::new();
@@ -120,7 +147,7 @@ impl QuotaController {
         }
         let sums = sums.into_iter();
         Ok(sums
-            .map(|(name, sum)| (name.to_owned(), sum.to_string()))
+            .map(|(name, sum)| (name.to_owned(), sum.to_string().into()))
             .collect())
     }
 }
@@ -137,17 +164,38 @@ impl Observer for QuotaController {
         if resource.is("", "resourcequotas") {
             let own = quotas.entry(namespace.to_owned()).or_default();
             match change {
-                Change::Set(_) => own.insert(object.name().to_owned()),
+                Change::Set(_) => own.insert(object.name().to_owned(), limits(object)),
                 Change::Gone(_) | Change::Doubted(_) => own.remove(object.name()),
             };
             if own.is_empty() {
                 quotas.remove(namespace);
             }
         }
-        let names = quotas.get(namespace).cloned().unwrap_or_default();
+        let own = quotas.get(namespace);
+        let names: Vec<_> = own.into_iter().flat_map(BTreeMap::keys).cloned().collect();
         drop(quotas);
         for name in names {
             self.queue.add((namespace.to_owned(), name));
         }
     }
+
+    fn appear(&self, resource: &Arc<Monitored>) {
+        let (group, plural) = &resource.key;
+        let counts = |limits: &[String]| limits.iter().any(|name| tracks(group, plural, name));
+        let mut affected = Vec::new();
+        for (namespace, own) in &*self.quotas.lock() {
+            let names = own.iter().filter(|(_, limits)| counts(limits));
+            affected.extend(names.map(|(name, _)| (namespace.clone(), name.clone())));
+        }
+        for quota in affected {
+            self.queue.add(quota);
+        }
+    }
+}
+
+/// Returns the names of what a quota limits.
+fn limits(quota: &Object) -> Vec<String> {
+    let quota = value(quota);
+    let hard = quota["spec"]["hard"].as_object();
+    hard.into_iter().flat_map(Map::keys).cloned().collect()
 }

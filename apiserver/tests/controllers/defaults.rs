@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::client::{TestResult, send};
 use crate::support::{
-    CONFIG_MAPS, NAMESPACES, create, create_owned, delete, get, patch, reference, started, wait,
-    wait_gone,
+    CONFIG_MAPS, NAMESPACES, create, create_owned, define_widgets, delete, get, patch, reference,
+    started, wait, wait_gone, widget,
 };
 
 #[test]
@@ -194,4 +194,47 @@ fn quotas_show_what_is_used() {
         "count/configmaps": null, "services": null, "services.nodeports": null}}});
     patch(&server, &format!("{quotas}/q"), &fewer);
     has("q", &json!({"pods": "1"}));
+}
+
+#[test]
+fn quotas_of_custom_resources_are_counted_from_the_time_of_their_definition_on() {
+    let server = started("resourcequota-controller");
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let hard = json!({"hard": {"count/widgets.example.com": "2", "pods": "1"}});
+    create(
+        &server,
+        quotas,
+        &json!({"metadata": {"name": "q"}, "spec": hard}),
+    );
+    let has = |expected: &Value| {
+        wait(&server, quotas, "q", |quota| {
+            quota.is_some_and(|quota| quota["status"]["used"] == *expected)
+        });
+    };
+    has(&json!({"pods": "0"}));
+    define_widgets(&server);
+    has(&json!({"count/widgets.example.com": "0", "pods": "0"}));
+    let widgets = "/apis/example.com/v1/namespaces/default/widgets";
+    create(&server, widgets, &widget("a"));
+    has(&json!({"count/widgets.example.com": "1", "pods": "0"}));
+
+    // A definition goes with all objects.
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    delete(
+        &server,
+        &format!("{definitions}/widgets.example.com"),
+        "Background",
+    );
+    has(&json!({"count/widgets.example.com": "0", "pods": "0"}));
+    while get(&server, "/apis/example.com/v1").0 != 404 {}
+    patch(
+        &server,
+        &format!("{quotas}/q"),
+        &json!({"spec": {"hard": {"pods": "3"}}}),
+    );
+    let counted = wait(&server, quotas, "q", |quota| {
+        quota.is_some_and(|quota| quota["status"]["hard"]["pods"] == "3")
+    });
+    let used = json!({"count/widgets.example.com": "0", "pods": "0"});
+    assert_eq!(counted.expect("it exists")["status"]["used"], used);
 }
