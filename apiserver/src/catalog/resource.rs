@@ -259,6 +259,20 @@ impl Resource {
         }
     }
 
+    /// Returns objects of the cache in the version of the resource.
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert them.
+    pub(crate) async fn converted_objects(
+        &self,
+        objects: Vec<Object>,
+    ) -> Result<Vec<Object>, RequestError> {
+        match &self.converter {
+            Some(converter) => converter.show_all(objects).await,
+            None => Ok(objects),
+        }
+    }
+
     /// Returns a stored object as clients see it.
     pub(crate) fn to_shown(&self, object: JsonObject) -> JsonObject {
         match &self.view {

@@ -90,8 +90,10 @@ pub(crate) async fn collect(
         let options = ListOptions::default().resource_version("0");
         let listed = stored.cache.list(&scope, &options).await;
         let listed = listed.map_err(|error| error.to_string())?;
-        for object in listed.items.readable() {
-            let object = object.map_err(|error| error.to_string())?;
+        let objects: Result<Vec<_>, _> = listed.items.readable().collect();
+        let objects = objects.map_err(|error| error.to_string())?;
+        let shown = resource.converted_objects(objects).await;
+        for object in shown.map_err(|error| error.to_string())? {
             let param = decoded(resource, stored, &object).map_err(|error| error.to_string())?;
             if has_labels(wanted, &param) {
                 found.push(Some(param));
@@ -105,6 +107,8 @@ pub(crate) async fn collect(
         let options = GetOptions::default().resource_version("0");
         let object = stored.cache.get(&reference, &options).await;
         if let Some(object) = object.map_err(|error| error.to_string())? {
+            let shown = resource.converted_object(object).await;
+            let object = shown.map_err(|error| error.to_string())?;
             let param = decoded(resource, stored, &object).map_err(|error| error.to_string())?;
             found.push(Some(param));
         }

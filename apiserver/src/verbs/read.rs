@@ -1,5 +1,6 @@
 //! Gets of one object, and the forms of single objects.
 
+use bytes::Bytes;
 use http::StatusCode;
 use revstore_watch_cache::api::{GetOptions, ObjectRef};
 use revstore_watch_cache::encode::IncludeObject;
@@ -98,10 +99,21 @@ fn in_form(
         });
     }
     let included = include(exchange, accepted.form)?;
+    form_json(resource, stored, accepted, included, object).map(|json| json.to_vec())
+}
+
+/// Returns the JSON of an object in a form of the version of a resource.
+fn form_json(
+    resource: &Resource,
+    stored: &Stored,
+    accepted: Accepted,
+    included: IncludeObject,
+    object: &Object,
+) -> Result<Bytes, RequestError> {
     let id = form_id(resource.version, accepted.into(), included);
     let encoder = stored.cache.encoder(id);
     let encoder = encoder.ok_or_else(|| RequestError::Internal("a form is missing".to_owned()))?;
-    Ok(encoder.object(object).to_vec())
+    Ok(encoder.object(object))
 }
 
 /// Returns the type of a built-in kind, of objects or lists, in kube-apiserver.
@@ -122,15 +134,16 @@ pub(crate) fn not_a_list(ty: &str) -> RequestError {
     Status::failure(Reason::NotAcceptable, message).into()
 }
 
-/// Decodes an object of the cache as clients see it, with its resource version.
+/// Decodes an object of the cache as clients of a version see it, with its resource version. What a webhook converts must
+/// be [converted](Resource::converted_object) before.
 pub(crate) fn decoded(
     resource: &Resource,
     stored: &Stored,
     object: &Object,
 ) -> Result<JsonObject, RequestError> {
-    let decoded = serde_json::from_slice(&stored.cache.encode_object(object))
-        .map_err(|error| RequestError::Internal(error.to_string()))?;
-    Ok(resource.to_shown(decoded))
+    let whole = Accepted::default();
+    let json = form_json(resource, stored, whole, IncludeObject::default(), object)?;
+    serde_json::from_slice(&json).map_err(|error| RequestError::Internal(error.to_string()))
 }
 
 /// Returns an answer with the stored object that a write has returned, in the form that the client accepts.

@@ -8,6 +8,7 @@ mod claim_status;
 #[path = "../client/mod.rs"]
 mod client;
 mod component_statuses;
+mod custom_versions;
 mod definitions;
 mod documents;
 mod evictions;

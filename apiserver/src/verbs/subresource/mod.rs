@@ -90,6 +90,7 @@ pub(crate) async fn current(
     target: &Target,
 ) -> Result<JsonObject, RequestError> {
     let object = read::find(exchange, resource, stored, target).await?;
+    let object = resource.converted_object(object).await?;
     decoded(resource, stored, &object)
 }
 
