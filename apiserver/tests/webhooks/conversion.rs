@@ -366,6 +366,42 @@ fn a_conversion_keeps_all_metadata_but_labels_and_annotations() -> TestResult {
 }
 
 #[test]
+fn a_write_is_answered_with_what_was_stored() -> TestResult {
+    // The webhook keeps two words.
+    let hook = HookServer::start(|_, review| {
+        let mut answer = convert(review);
+        let objects = answer["response"]["convertedObjects"].as_array_mut();
+        for object in objects.into_iter().flatten() {
+            if let Some(words) = object["spec"]["words"].as_array_mut() {
+                words.truncate(2);
+            }
+        }
+        Answer::Json(answer)
+    });
+    let server = start(&hook)?;
+    let expect = |method: &str, path: &str, body: &str, text: &str| {
+        let (status, object) = value(&send(&server, method, path, body));
+        assert!(matches!(status, 200 | 201), "{object}");
+        let spec = json!({"text": text, "size": 1});
+        assert_eq!(object["spec"], spec, "{method} {path}: {object}");
+        assert_eq!(object["apiVersion"], "example.com/v1");
+        object
+    };
+    let body = thing("v1", "a", &json!({"text": "a b c"}));
+    expect("POST", &format!("{V1}?dryRun=All"), &body, "a b");
+    let created = expect("POST", V1, &body, "a b");
+    let one = format!("{V1}/a");
+    assert_eq!(expect("GET", &one, "", "a b"), created);
+    let patch = r#"{"spec":{"text":"d e f"},"metadata":{"finalizers":["example.com/f"]}}"#;
+    expect("PATCH", &format!("{one}?dryRun=All"), patch, "d e");
+    let patched = expect("PATCH", &one, patch, "d e");
+    assert_eq!(expect("GET", &one, "", "d e"), patched);
+    let deleted = expect("DELETE", &one, "", "d e");
+    assert_eq!(expect("GET", &one, "", "d e"), deleted);
+    Ok(())
+}
+
+#[test]
 fn certificates_are_verified_and_can_be_renewed() -> TestResult {
     let authority = Authority::new();
     let hook = HookServer::with_identity(

@@ -271,6 +271,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
         validate: ValidateFn<'a>,
     ) -> BoxFuture<'a, Result<Object, RequestError>>;
 
+    /// Returns the value that a read would return after a write of `value`, without the write. It is another one if the
+    /// store converts objects.
+    fn read_back(&self, value: Bytes) -> BoxFuture<'_, Result<Bytes, RequestError>> {
+        Box::pin(futures_util::future::ready(Ok(value)))
+    }
+
     /// Returns the newest revision of the store.
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>>;
 

@@ -10,7 +10,7 @@ use crate::api::options::GetOptions;
 use crate::api::status::RequestError;
 use crate::api::storage::{DeleteOptions, Preconditions, Update, UpdateOptions};
 use crate::registry::metadata;
-use crate::registry::object_store::{decode, encode, raise_generation};
+use crate::registry::object_store::{decode, encode, raise_generation, show_revision, show_stored};
 use crate::registry::{Admit, AdmitAll, JsonObject, ObjectStore};
 
 /// What happens to the objects that an object owns when it is deleted. The deletion itself only sets or
@@ -130,20 +130,16 @@ impl ObjectStore {
                     Deleted::Terminating(new)
                 });
             }
+            let mut new = new;
             let revision = if new == old || removes && !metadata::is_terminating(&old) {
+                show_revision(&mut new, current.revision());
                 Some(current.revision())
             } else {
-                self.replace(object, &new, current.revision()).await?
+                self.replace(object, &mut new, current.revision()).await?
             };
             let Some(revision) = revision else {
                 continue;
             };
-            let mut new = new;
-            metadata::set(
-                &mut new,
-                "resourceVersion",
-                Some(revision.to_string().into()),
-            );
             if !removes {
                 return Ok(Deleted::Terminating(new));
             }
@@ -190,23 +186,25 @@ impl ObjectStore {
         (new, removes)
     }
 
-    /// Replaces the version `replaced` of an object. Returns the new revision, or `None` if another write
-    /// was faster.
+    /// Replaces the version `replaced` of an object by `new`, which becomes what is stored. Returns the new revision, or
+    /// `None` if another write was faster.
     async fn replace(
         &self,
         object: &ObjectRef,
-        new: &JsonObject,
+        new: &mut JsonObject,
         replaced: Revision,
     ) -> Result<Option<Revision>, RequestError> {
-        let mut value = new.clone();
-        metadata::set(&mut value, "resourceVersion", None);
-        let value = encode(&value);
+        metadata::set(new, "resourceVersion", None);
+        let value = encode(new);
         let conditions = Preconditions::default().resource_version(replaced.to_string());
         let options = UpdateOptions::default().preconditions(conditions);
         let update = Box::new(|_: Option<&_>| Ok(Update::new(value.clone())));
         let written = self.storage.guaranteed_update(object, &options, update);
         match written.await {
-            Ok(stored) => Ok(Some(stored.revision())),
+            Ok(stored) => {
+                show_stored(new, &value, &stored)?;
+                Ok(Some(stored.revision()))
+            }
             Err(RequestError::Conflict { .. } | RequestError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }

@@ -21,6 +21,6 @@ mod update;
 pub use allocator::Allocator;
 pub use change::{Admit, AdmitAll, Change, ChangeFn};
 pub use deletion::{DeleteRequest, Deleted, Propagation};
-pub use object_store::{ObjectStore, WriteRequest, Written};
+pub use object_store::{ObjectStore, WriteRequest, Written, encode};
 pub use strategy::{JsonObject, Strategy};
 pub use typed_strategy::TypedStrategy;

@@ -310,7 +310,10 @@ impl ObjectStore {
     ) -> Result<(), RequestError> {
         if request.dry_run {
             let existing = self.storage.get(reference, &GetOptions::default()).await?;
-            return existing.map_or(Ok(()), |_| Err(self.already_exists(reference)));
+            return match existing {
+                Some(_) => Err(self.already_exists(reference)),
+                None => self.read_back(new).await,
+            };
         }
         if !others.is_empty() {
             let options = UpdateOptions::default()
@@ -318,20 +321,29 @@ impl ObjectStore {
                 .others(others);
             let value = self.encode(new)?;
             let time_to_live = self.strategy.time_to_live(new);
+            let written = value.clone();
             let update = |found: Option<&Object>| match found {
                 Some(_) => Err(self.already_exists(reference)),
                 None => Ok(Update::new(value.clone()).time_to_live(time_to_live)),
             };
             let update = Box::new(update);
-            let written = self.storage.guaranteed_update(reference, &options, update);
-            let stored = written.await?;
-            show_revision(new, stored.revision());
-            return Ok(());
+            let stored = self.storage.guaranteed_update(reference, &options, update);
+            return show_stored(new, &written, &stored.await?);
         }
         let time_to_live = self.strategy.time_to_live(new);
         let value = self.encode(new)?;
-        let stored = self.storage.create(reference, value, time_to_live).await?;
-        show_revision(new, stored.revision());
+        let created = self.storage.create(reference, value.clone(), time_to_live);
+        show_stored(new, &value, &created.await?)
+    }
+
+    /// Makes an object that a dry run does not write what a read would return after the write.
+    pub(super) async fn read_back(&self, new: &mut JsonObject) -> Result<(), RequestError> {
+        let value = encode(new);
+        let read = self.storage.read_back(value.clone()).await?;
+        if read != value {
+            *new = serde_json::from_slice(&read)
+                .map_err(|error| RequestError::Internal(error.to_string()))?;
+        }
         Ok(())
     }
 
@@ -567,7 +579,10 @@ fn check_name(name: &str, object: &JsonObject) -> Result<(), RequestError> {
 
 /// Returns the JSON of an object to store. The API version and the kind come first, so that all objects of a
 /// resource begin with the same bytes, which lists leave out without reading the rest.
-pub(super) fn encode(object: &JsonObject) -> Bytes {
+///
+/// # Panics
+/// Never: JSON values can be serialized.
+pub fn encode(object: &JsonObject) -> Bytes {
     const FIRST: [&str; 2] = ["apiVersion", "kind"];
     let first = FIRST
         .iter()
@@ -592,6 +607,21 @@ pub(super) fn decode(object: &Object) -> Result<JsonObject, RequestError> {
 
 pub(super) fn show_revision(object: &mut JsonObject, revision: Revision) {
     metadata::set(object, "resourceVersion", Some(revision.to_string().into()));
+}
+
+/// Sets the resource version of an object that was written with a value. A storage that converts objects returns another
+/// one, which replaces the object.
+pub(super) fn show_stored(
+    object: &mut JsonObject,
+    written: &[u8],
+    stored: &Object,
+) -> Result<(), RequestError> {
+    if stored.value() == written {
+        show_revision(object, stored.revision());
+    } else {
+        *object = decode(stored)?;
+    }
+    Ok(())
 }
 
 /// Returns whether the deletion of an object has begun and nothing holds it any more.

@@ -12,7 +12,7 @@ use crate::registry::allocator::ATTEMPTS_MAX;
 use crate::registry::change::ChangeFn;
 use crate::registry::managed_fields::{self, keep_times};
 use crate::registry::metadata;
-use crate::registry::object_store::{decode, is_finalized, show_revision};
+use crate::registry::object_store::{decode, is_finalized, show_revision, show_stored};
 use crate::registry::{Change, JsonObject, ObjectStore, WriteRequest, Written};
 use crate::source::ConditionalWrite;
 
@@ -246,6 +246,8 @@ impl ObjectStore {
             return Ok(Outcome::Stale(None));
         }
         if request.dry_run {
+            let mut new = new;
+            self.read_back(&mut new).await?;
             return written(new, replaced);
         }
         let value = match current {
@@ -273,7 +275,11 @@ impl ObjectStore {
             .guaranteed_update(object, &options, update)
             .await
         {
-            Ok(stored) => written(new, Some(stored.revision())),
+            Ok(stored) => {
+                let mut new = new;
+                show_stored(&mut new, &value, &stored)?;
+                written(new, None)
+            }
             Err(RequestError::Unclassified(text)) if text == STALE => Ok(Outcome::Stale(found)),
             Err(
                 RequestError::Conflict { .. }

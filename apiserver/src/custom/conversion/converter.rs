@@ -90,6 +90,18 @@ impl Converter {
             .ok_or_else(|| RequestError::Internal("no object was converted".to_owned()))
     }
 
+    /// Returns an object that was just written in the version of the resource. One that is stored in this version is what
+    /// was written.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn show_written(&self, object: Object) -> Result<Object, RequestError> {
+        if self.version == self.stored {
+            return Ok(object);
+        }
+        self.show(object).await
+    }
+
     /// Returns a list of stored objects in the version of the resource.
     ///
     /// # Errors
@@ -157,9 +169,20 @@ impl Converter {
         if self.version == self.stored {
             return Ok(value);
         }
-        let object = serde_json::from_slice(&value)
-            .map_err(|error| RequestError::Internal(error.to_string()))?;
-        let new = self.convert(object, &self.stored).await?;
+        let new = self.convert(parsed(&value)?, &self.stored).await?;
+        Ok(encoded(new))
+    }
+
+    /// Returns an object of the version of the resource as it would be read after it was written.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(crate) async fn read_back(&self, value: Bytes) -> Result<Bytes, RequestError> {
+        if self.version == self.stored {
+            return Ok(value);
+        }
+        let stored = parsed(&self.to_stored(value).await?)?;
+        let new = self.convert(stored, &self.version).await?;
         Ok(encoded(new))
     }
 
@@ -298,6 +321,11 @@ impl Converter {
 fn decoded(object: &Object) -> Result<JsonObject, RequestError> {
     serde_json::from_slice(&object.to_json())
         .map_err(|error| Status::internal_error(error.to_string()).into())
+}
+
+/// Returns an object that a store writes.
+fn parsed(value: &[u8]) -> Result<JsonObject, RequestError> {
+    serde_json::from_slice(value).map_err(|error| RequestError::Internal(error.to_string()))
 }
 
 /// Returns the JSON of an object as stored ones have it: without a resource version.

@@ -98,7 +98,8 @@ impl Storage for ConvertingStorage {
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         Box::pin(async move {
             let value = self.converter.to_stored(value).await?;
-            Storage::create(&self.cache, object, value, time_to_live).await
+            let created = Storage::create(&self.cache, object, value, time_to_live).await?;
+            self.converter.show_written(created).await
         })
     }
 
@@ -138,7 +139,8 @@ impl Storage for ConvertingStorage {
                 });
                 match self.cache.guaranteed_update(object, options, write).await {
                     Err(error) if is_stale(&error) => {}
-                    result => return result,
+                    Err(error) => return Err(error),
+                    Ok(written) => return self.converter.show_written(written).await,
                 }
             }
             Err(busy())
@@ -176,6 +178,10 @@ impl Storage for ConvertingStorage {
             }
             Err(busy())
         })
+    }
+
+    fn read_back(&self, value: Bytes) -> BoxFuture<'_, Result<Bytes, RequestError>> {
+        Box::pin(self.converter.read_back(value))
     }
 
     fn current_revision(&self) -> BoxFuture<'_, Result<Revision, RequestError>> {
