@@ -273,6 +273,25 @@ impl Resource {
         }
     }
 
+    /// Returns an object of the version of the resource in another version of it. The fields of custom resources, which a
+    /// webhook or nobody converts, are not checked.
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert it.
+    pub(crate) async fn convert_to(
+        &self,
+        other: &Self,
+        object: JsonObject,
+    ) -> Result<JsonObject, RequestError> {
+        let version = other.names.api_version();
+        let mut new = match &self.converter {
+            Some(converter) => converter.convert(object, &version).await?,
+            None => other.to_shown(self.to_stored(object)),
+        };
+        new.insert("apiVersion".to_owned(), version.into());
+        Ok(new)
+    }
+
     /// Returns a stored object as clients see it.
     pub(crate) fn to_shown(&self, object: JsonObject) -> JsonObject {
         match &self.view {

@@ -37,24 +37,18 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Returns what expressions see. `namespace` is that of the object.
+    /// Returns what expressions see. The objects are of the version as which the request matches, and `namespace` is that
+    /// of the object.
     pub(crate) fn new(
         subject: &Subject<'_>,
         matched: &Matched,
         object: Option<&JsonObject>,
+        old: Option<&JsonObject>,
         namespace: Option<&JsonObject>,
     ) -> Self {
-        let request = subject.request;
-        let value = |object: Option<&JsonObject>| {
-            object.map_or(Value::Null, |object| map(&matched.convert(request, object)))
-        };
+        let objects = [object, old].map(|object| object.map_or(Value::Null, map));
         let described = request_json(subject, matched);
-        Self::of(
-            subject,
-            [value(object), value(request.old)],
-            &described,
-            namespace,
-        )
+        Self::of(subject, objects, &described, namespace)
     }
 
     /// Returns what the match conditions of a webhook see. The objects are of the version that the webhook is asked

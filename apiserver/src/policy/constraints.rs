@@ -326,27 +326,37 @@ impl Matched {
     }
 
     /// Returns an object of a request in the version as which it matches.
-    pub(crate) fn convert<'a>(
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert it.
+    pub(crate) async fn convert<'a>(
         &self,
         request: &Attributes<'_>,
-        object: &'a JsonObject,
-    ) -> Cow<'a, JsonObject> {
-        match self {
-            Self::Equivalent(resource) if has_own_kind(request) => {
-                let stored = request.resource.to_stored(object.clone());
-                Cow::Owned(resource.to_shown(stored))
+        object: Option<&'a JsonObject>,
+    ) -> Result<Option<Cow<'a, JsonObject>>, RequestError> {
+        match (self, object) {
+            (Self::Equivalent(resource), Some(object)) if has_own_kind(request) => {
+                let converted = request.resource.convert_to(resource, object.clone());
+                converted.await.map(|object| Some(Cow::Owned(object)))
             }
-            _ => Cow::Borrowed(object),
+            _ => Ok(object.map(Cow::Borrowed)),
         }
     }
 
     /// Returns an object in the version as which a request matches in that of the request.
-    pub(crate) fn convert_back(&self, request: &Attributes<'_>, object: JsonObject) -> JsonObject {
+    ///
+    /// # Errors
+    /// 500 if a webhook cannot convert it.
+    pub(crate) async fn convert_back(
+        &self,
+        request: &Attributes<'_>,
+        object: JsonObject,
+    ) -> Result<JsonObject, RequestError> {
         match self {
             Self::Equivalent(resource) if has_own_kind(request) => {
-                request.resource.to_shown(resource.to_stored(object))
+                resource.convert_to(request.resource, object).await
             }
-            _ => object,
+            _ => Ok(object),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The plugin `MutatingAdmissionPolicy`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use revstore_watch_cache::RequestError;
@@ -224,7 +225,26 @@ async fn call_all(
     let namespace = subject.namespace_object().await?;
     for invocation in invocations {
         let matched = &invocation.matched;
-        let scene = Scene::new(subject, matched, object.as_deref(), namespace);
+        let converted = async {
+            let old = matched.convert(request, request.old).await?;
+            Ok((matched.convert(request, object.as_deref()).await?, old))
+        };
+        let (current, old) = match converted.await {
+            Ok(converted) => converted,
+            Err(error) => {
+                let error: RequestError = error;
+                let message = format!("failed to configure policy: {error}");
+                refusals.extend(refusal(&invocation.policy, None, &message, None));
+                continue;
+            }
+        };
+        let scene = Scene::new(
+            subject,
+            matched,
+            current.as_deref(),
+            old.as_deref(),
+            namespace,
+        );
         let params = params::value(&invocation.param);
         let evaluator = invocation.policy.evaluator();
         let conditions = &evaluator.conditions;
@@ -249,7 +269,8 @@ async fn call_all(
         if !is_called {
             continue;
         }
-        if let Some(object) = object.as_deref_mut() {
+        let current = current.map(Cow::into_owned);
+        if let (Some(object), Some(current)) = (object.as_deref_mut(), current) {
             let mut call = Call {
                 subject,
                 invocation,
@@ -257,7 +278,7 @@ async fn call_all(
                 params,
                 refusals,
             };
-            call.mutate(object).await?;
+            call.mutate(object, current).await?;
         }
         if invocation.policy.is_reinvoked {
             request
@@ -278,10 +299,14 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    async fn mutate(&mut self, object: &mut JsonObject) -> Result<(), RequestError> {
+    /// Changes an object. `current` is the object in the version as which the request matches.
+    async fn mutate(
+        &mut self,
+        object: &mut JsonObject,
+        mut current: JsonObject,
+    ) -> Result<(), RequestError> {
         let request = self.subject.request;
         let matched = &self.invocation.matched;
-        let mut current = matched.convert(request, object).into_owned();
         let mut has_changed = false;
         for mutation in &self.invocation.policy.evaluator().mutations {
             match self.mutated(mutation, &current).await {
@@ -301,7 +326,10 @@ impl Call<'_> {
             }
         }
         if has_changed {
-            *object = matched.convert_back(request, current);
+            let new = matched.convert_back(request, current).await;
+            *object = new.map_err(|error| {
+                RequestError::Internal(format!("failed to convert object: {error}"))
+            })?;
             request.memory.with(NAME, Called::repeat);
             request.memory.request_reinvocation();
         }

@@ -184,8 +184,20 @@ impl Check<'_> {
                     continue;
                 }
             };
+            if params.is_empty() {
+                continue;
+            }
+            let namespace = subject.namespace_object().await?;
+            let scene = match self.scene(&matched, namespace).await {
+                Ok(scene) => scene,
+                Err(error) => {
+                    let error = format!("failed to convert object version: {error}");
+                    self.fail(policy, Some(binding), &error);
+                    continue;
+                }
+            };
             for param in &params {
-                let findings = self.evaluate(policy, &matched, param).await?;
+                let findings = self.evaluate(policy, scene, param).await;
                 self.take(policy, binding, findings);
             }
         }
@@ -223,34 +235,38 @@ impl Check<'_> {
         }
     }
 
-    /// Evaluates a policy with a parameter.
+    /// Returns the index of what expressions see of the request as one for a version.
     ///
     /// # Errors
-    /// The namespace does not exist.
-    async fn evaluate(
+    /// 500 if a webhook cannot convert an object.
+    async fn scene(
         &mut self,
-        policy: &Definition,
         matched: &Matched,
-        param: &params::Param,
-    ) -> Result<Findings, RequestError> {
-        let version = matched.resource(self.subject.request).names.api_version();
-        let known = self.scenes.iter().position(|(known, _)| *known == version);
-        let index = if let Some(index) = known {
-            index
-        } else {
-            let namespace = self.subject.namespace_object().await?;
-            let scene = Scene::new(self.subject, matched, self.object, namespace);
-            self.scenes.push((version, scene));
-            self.scenes.len() - 1
-        };
+        namespace: Option<&JsonObject>,
+    ) -> Result<usize, RequestError> {
+        let request = self.subject.request;
+        let version = matched.resource(request).names.api_version();
+        if let Some(known) = self.scenes.iter().position(|(known, _)| *known == version) {
+            return Ok(known);
+        }
+        let old = matched.convert(request, request.old).await?;
+        let object = matched.convert(request, self.object).await?;
+        let (object, old) = (object.as_deref(), old.as_deref());
+        let scene = Scene::new(self.subject, matched, object, old, namespace);
+        self.scenes.push((version, scene));
+        Ok(self.scenes.len() - 1)
+    }
+
+    /// Evaluates a policy with a parameter.
+    async fn evaluate(&self, policy: &Definition, scene: usize, param: &params::Param) -> Findings {
         let params = params::value(param);
         let run = Run {
-            scene: &self.scenes[index].1,
+            scene: &self.scenes[scene].1,
             params: params.as_ref(),
             evaluator: policy.evaluator(),
             ignores_failures: policy.ignores_failures,
         };
-        Ok(run.findings().await)
+        run.findings().await
     }
 }
 

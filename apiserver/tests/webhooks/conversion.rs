@@ -402,6 +402,80 @@ fn a_write_is_answered_with_what_was_stored() -> TestResult {
 }
 
 #[test]
+fn policies_see_and_change_objects_in_the_version_of_their_rules() -> TestResult {
+    let fails = Arc::new(AtomicBool::new(false));
+    let shared = fails.clone();
+    let hook = HookServer::start(move |_, review| {
+        if shared.load(Ordering::SeqCst) {
+            return Answer::Raw(500, Vec::new(), "boom".to_owned());
+        }
+        Answer::Json(convert(review))
+    });
+    let server = start(&hook)?;
+    let rules = json!({"matchPolicy": "Equivalent", "resourceRules": [{"apiGroups": ["example.com"],
+        "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["things"]}]});
+    let configure = |kind: &str, spec: Value, binding: Value| {
+        for (kind, spec) in [(kind.to_owned(), spec), (format!("{kind}Binding"), binding)] {
+            let object = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+                "metadata": {"name": "p"}, "spec": spec});
+            let plural = kind.to_lowercase().replace("policy", "policies");
+            let plural = plural.replace("policiesbinding", "policybindings");
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
+            let (status, answer) = send(&server, "POST", &path, &object.to_string());
+            assert_eq!(status, 201, "{answer}");
+        }
+    };
+    let validation = json!({"expression": "object.spec.text != 'bad' && (oldObject == null || oldObject.spec.text != '')",
+        "message": "bad text"});
+    configure(
+        "ValidatingAdmissionPolicy",
+        json!({"matchConstraints": rules, "validations": [validation]}),
+        json!({"policyName": "p", "validationActions": ["Deny"]}),
+    );
+    let post = |name: &str, words: Value| {
+        let body = thing("v2", name, &json!({"words": words}));
+        value(&send(&server, "POST", V2, &body))
+    };
+    let (status, created) = post("a", json!(["ok"]));
+    assert_eq!(status, 201, "{created}");
+    let (status, refused) = post("b", json!(["bad"]));
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(status == 422 && message.ends_with("bad text"), "{refused}");
+    let path = format!("{V2}/a");
+    let patched = value(&send(&server, "PATCH", &path, r#"{"spec":{"size":2}}"#));
+    assert_eq!(patched.0, 200, "{}", patched.1);
+
+    let mutations = json!([
+        {"patchType": "ApplyConfiguration", "applyConfiguration":
+            {"expression": "Object{spec: Object.spec{text: object.spec.text + ' one'}}"}},
+        {"patchType": "JSONPatch", "jsonPatch": {"expression":
+            "[JSONPatch{op: 'replace', path: '/spec/text', value: object.spec.text + ' two'}]"}},
+    ]);
+    configure(
+        "MutatingAdmissionPolicy",
+        json!({"matchConstraints": rules, "reinvocationPolicy": "Never", "failurePolicy": "Fail", "mutations": mutations}),
+        json!({"policyName": "p"}),
+    );
+    let (status, created) = post("c", json!(["x"]));
+    assert_eq!(status, 201, "{created}");
+    assert_eq!(created["apiVersion"], "example.com/v2");
+    assert_eq!(created["spec"]["words"], json!(["x", "one", "two"]));
+
+    fails.store(true, Ordering::SeqCst);
+    let (status, refused) = post("d", json!(["x"]));
+    let message = refused["message"].as_str().unwrap_or_default();
+    let expected = "denied request: failed to configure policy: conversion webhook for example.com/v2, Kind=Thing failed";
+    assert!(status == 403 && message.contains(expected), "{refused}");
+    let policy = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/p";
+    assert_eq!(send(&server, "DELETE", policy, "").0, 200);
+    let (status, refused) = post("d", json!(["x"]));
+    let message = refused["message"].as_str().unwrap_or_default();
+    let expected = "denied request: failed to configure binding: failed to convert object version: conversion webhook";
+    assert!(status == 422 && message.contains(expected), "{refused}");
+    Ok(())
+}
+
+#[test]
 fn certificates_are_verified_and_can_be_renewed() -> TestResult {
     let authority = Authority::new();
     let hook = HookServer::with_identity(

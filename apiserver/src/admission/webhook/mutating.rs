@@ -11,7 +11,7 @@ use super::matches::{Invocation, invocation};
 use super::review::Verdict;
 use super::source::Source;
 use super::validating::shown;
-use super::versions::{converted, equivalents};
+use super::versions::equivalents;
 use crate::admission::{Attributes, Calls, Decision, Phase, Plugin};
 use crate::patch::JsonPatch;
 
@@ -143,7 +143,7 @@ impl MutatingWebhooks {
         if let (true, Some(object)) = (is_changed, object) {
             *object = match &invocation.other {
                 Some(other) if request.kind.kind == request.resource.names.kind => {
-                    let back = converted(other, request.resource, patched).await;
+                    let back = other.convert_to(request.resource, patched).await;
                     back.map_err(|error| {
                         Failure::Internal(RequestError::Internal(error.to_string()))
                     })?

@@ -11,7 +11,6 @@ use super::call::{Observed, call};
 use super::is_exempt;
 use super::matches::{Invocation, invocation};
 use super::source::Source;
-use super::versions::converted;
 use crate::admission::{Attributes, Decision, Phase, Plugin};
 
 /// What the key of the audit annotation of an ignored failure begins with.
@@ -86,7 +85,7 @@ pub(super) async fn shown<'a>(
     let is_own = request.kind.kind == request.resource.names.kind;
     match (&invocation.other, object) {
         (Some(other), Some(object)) if is_own => {
-            let converted = converted(request.resource, other, object.clone()).await;
+            let converted = request.resource.convert_to(other, object.clone()).await;
             let converted = converted.map_err(|error| RequestError::Internal(error.to_string()))?;
             Ok(Some(Cow::Owned(converted)))
         }

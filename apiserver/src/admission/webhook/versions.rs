@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use revstore_watch_cache::RequestError;
-use revstore_watch_cache::registry::JsonObject;
-
 use crate::admission::Attributes;
 use crate::catalog::Resource;
 
@@ -25,23 +22,4 @@ pub(super) fn equivalents(request: &Attributes<'_>) -> Vec<Arc<Resource>> {
         .filter(|other| (&other.names.group, &other.names.version) != (&own.group, &own.version))
         .cloned()
         .collect()
-}
-
-/// Returns an object of one version of a resource in another one.
-///
-/// # Errors
-/// 500 if a webhook cannot convert it.
-pub(super) async fn converted(
-    from: &Resource,
-    to: &Resource,
-    object: JsonObject,
-) -> Result<JsonObject, RequestError> {
-    let version = to.names.api_version();
-    let mut new = match &from.converter {
-        Some(converter) => converter.convert(object, &version).await?,
-        None => from.to_stored(object),
-    };
-    new = to.to_shown(new);
-    new.insert("apiVersion".to_owned(), version.into());
-    Ok(new)
 }
