@@ -14,8 +14,8 @@ use crate::catalog::{
     Names, Origin, Position, Presentation, Resource, Rules, Stored, Subresource, forms,
 };
 use crate::custom::conversion::{Converter, ConvertingStorage};
-use crate::custom::definition::{Definition, Version};
-use crate::custom::resource::{CustomResource, CustomStatus, finalizer_warnings};
+use crate::custom::definition::Definition;
+use crate::custom::resource::{CustomResource, CustomStatus, PresentedStorage, finalizer_warnings};
 use crate::managed_fields::{Conversions, CustomSchema, ReplicaPaths, merge_granular};
 use crate::patch::{Patch, PatchError};
 use crate::storage::{Seconds, Storage};
@@ -49,10 +49,9 @@ pub(crate) fn build(
         let number = number
             .and_then(|number| u16::try_from(number).ok())
             .unwrap_or_default();
-        let converter = Converter::new(webhooks, definition, &version.name);
-        Arc::new(build_version(
-            definition, version, number, cache, storage, converter,
-        ))
+        let own = CustomResource::new(definition.clone(), version.clone());
+        let converter = Converter::new(webhooks, &own);
+        Arc::new(build_version(own, number, cache, storage, converter))
     });
     resources.collect()
 }
@@ -73,31 +72,37 @@ pub(crate) fn names(definition: &Definition, version: &str) -> Names {
 }
 
 fn build_version(
-    definition: &Arc<Definition>,
-    version: &Arc<Version>,
+    own: CustomResource,
     number: u16,
     cache: &ResourceCache,
     storage: &Storage,
     converter: Option<Arc<Converter>>,
 ) -> Resource {
-    let names = names(definition, &version.name);
-    let own = CustomResource::new(definition.clone(), version.clone());
+    let (definition, version) = (own.definition().clone(), own.version().clone());
+    let names = names(&definition, &version.name);
     let rules: Arc<dyn Rules> = Arc::new(CustomRules {
         resource: own.clone(),
         seconds: storage.seconds(),
     });
-    let view: Option<Arc<dyn Presentation>> = if own.is_presented_verbatim() {
-        None
-    } else {
+    // What a webhook has converted is shown as it is.
+    let is_presented = converter.is_none() && !own.is_presented_verbatim();
+    let view: Option<Arc<dyn Presentation>> = if is_presented {
         Some(Arc::new(CustomView(own.clone())))
+    } else {
+        None
     };
+    let presented = is_presented.then(|| PresentedStorage::new(cache.clone(), own.clone()));
     forms::add(cache, number, &names, Origin::Custom, &rules, view.as_ref());
-    let store = |strategy| match &converter {
-        None => storage.custom_store(cache.clone(), &names, definition.namespaced, strategy),
-        Some(converter) => {
+    let namespaced = definition.namespaced;
+    let store = |strategy| match (&converter, &presented) {
+        (Some(converter), _) => {
             let converting = ConvertingStorage::new(cache.clone(), converter.clone());
-            storage.custom_store(converting, &names, definition.namespaced, strategy)
+            storage.custom_store(converting, &names, namespaced, strategy)
         }
+        (None, Some(presented)) => {
+            storage.custom_store(presented.clone(), &names, namespaced, strategy)
+        }
+        (None, None) => storage.custom_store(cache.clone(), &names, namespaced, strategy),
     };
     let stored = Stored {
         store: store(Arc::new(own.clone())),
@@ -132,7 +137,8 @@ fn build_version(
         rules,
         version: number,
         stored: Some(Arc::new(stored)),
-        view,
+        // The stores contain objects of the version.
+        view: None,
         converter,
         names,
     }
@@ -143,8 +149,8 @@ fn build_version(
 struct CustomView(CustomResource);
 
 impl Presentation for CustomView {
-    fn to_stored(&self, object: JsonObject) -> JsonObject {
-        // The strategy of the version does it.
+    fn to_stored(&self, mut object: JsonObject) -> JsonObject {
+        let _ = self.0.to_stored(&mut object);
         object
     }
 

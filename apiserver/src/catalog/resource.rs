@@ -222,14 +222,14 @@ pub(crate) struct Resource {
     pub(crate) stored: Option<Arc<Stored>>,
     /// The number of the version, by which the forms of the cache are distinguished.
     pub(crate) version: u16,
-    /// How clients see the stored objects, if these are of another version.
+    /// How clients see the objects of the stores, if these are of another version.
     pub(crate) view: Option<Arc<dyn Presentation>>,
     /// What converts the objects of the cache before anything else is done with them. The stores convert by themselves.
     pub(crate) converter: Option<Arc<Converter>>,
 }
 
 impl Resource {
-    /// Returns an object of a client as it is stored.
+    /// Returns an object of a client as it is in the stores.
     pub(crate) fn to_stored(&self, object: JsonObject) -> JsonObject {
         match &self.view {
             Some(view) => view.to_stored(object),
@@ -292,7 +292,7 @@ impl Resource {
         Ok(new)
     }
 
-    /// Returns a stored object as clients see it.
+    /// Returns an object of the stores as clients see it.
     pub(crate) fn to_shown(&self, object: JsonObject) -> JsonObject {
         match &self.view {
             Some(view) => view.to_shown(object),

@@ -3,8 +3,9 @@
 use revstore_apiserver::ApiServer;
 use serde_json::{Value, json};
 
-use crate::client::{TestResult, send, value};
+use crate::client::{TestResult, Watch, send, value};
 
+const V1: &str = "/apis/example.com/v1/namespaces/default/foos";
 const V2: &str = "/apis/example.com/v2/namespaces/default/foos";
 
 /// Starts a server with a definition whose versions have the given fields. The second element is whether it is stored.
@@ -28,6 +29,54 @@ fn foo(version: &str, spec: &Value) -> String {
     let object = json!({"apiVersion": format!("example.com/{version}"), "kind": "Foo",
         "metadata": {"name": "a", "labels": {"app": "a"}}, "spec": spec});
     object.to_string()
+}
+
+#[test]
+fn fields_and_defaults_are_those_of_the_stored_and_the_shown_version() -> TestResult {
+    let text = json!({"type": "string"});
+    let of = |default: &str| json!({"type": "string", "default": default});
+    let server = start([
+        (
+            "v1",
+            true,
+            json!({"a": text, "both": of("one"), "one": of("1")}),
+        ),
+        (
+            "v2",
+            false,
+            json!({"a": text, "n": text, "both": text, "two": of("2")}),
+        ),
+    ])?;
+    let expect = |found: (u16, Value), status: u16, spec: &Value| {
+        assert_eq!((found.0, &found.1["spec"]), (status, spec), "{}", found.1);
+    };
+    let (v1, v2) = (
+        json!({"a": "A", "both": "one", "one": "1"}),
+        json!({"a": "A", "both": "one"}),
+    );
+    let mut watch = Watch::open(&server, &format!("{V2}?watch=true"));
+    let sent = foo("v2", &json!({"a": "A", "n": "N"}));
+    expect(value(&send(&server, "POST", V2, &sent)), 201, &v2);
+    let (one, other) = (format!("{V1}/a"), format!("{V2}/a"));
+    expect(value(&send(&server, "GET", &one, "")), 200, &v1);
+    expect(value(&send(&server, "GET", &other, "")), 200, &v2);
+    assert_eq!(watch.next().expect("an event")["object"]["spec"], v2);
+    let (_, list) = value(&send(&server, "GET", V2, ""));
+    assert_eq!(list["items"][0]["spec"], v2, "{list}");
+
+    // A change in a version removes the fields that it does not have.
+    let patch = r#"{"spec":{"one":"x","a":"B"}}"#;
+    let changed = json!({"a": "B", "both": "one", "one": "x"});
+    expect(value(&send(&server, "PATCH", &one, patch)), 200, &changed);
+    let (_, mut read) = value(&send(&server, "GET", &other, ""));
+    read["spec"]["n"] = "N".into();
+    read["spec"]["a"] = "C".into();
+    let v2 = json!({"a": "C", "both": "one"});
+    let put = send(&server, "PUT", &other, &read.to_string());
+    expect(value(&put), 200, &v2);
+    let v1 = json!({"a": "C", "both": "one", "one": "1"});
+    expect(value(&send(&server, "GET", &one, "")), 200, &v1);
+    Ok(())
 }
 
 #[test]

@@ -402,6 +402,32 @@ fn a_write_is_answered_with_what_was_stored() -> TestResult {
 }
 
 #[test]
+fn what_a_webhook_returns_has_the_fields_of_the_version() -> TestResult {
+    let hook = HookServer::start(|_, review| {
+        let mut answer = convert(review);
+        let objects = answer["response"]["convertedObjects"].as_array_mut();
+        for object in objects.into_iter().flatten() {
+            object["spec"]["odd"] = "hook".into();
+            object["spec"]
+                .as_object_mut()
+                .expect("a spec")
+                .remove("size");
+        }
+        Answer::Json(answer)
+    });
+    let server = start(&hook)?;
+    let body = thing("v2", "a", &json!({"words": ["a"], "size": 3}));
+    assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    let (_, shown) = value(&send(&server, "GET", &format!("{V1}/a"), ""));
+    assert_eq!(shown["spec"], json!({"text": "a"}));
+    let body = thing("v1", "b", &json!({"text": "b", "size": 3}));
+    assert_eq!(send(&server, "POST", V1, &body).0, 201);
+    let (_, stored) = value(&send(&server, "GET", &format!("{V2}/b"), ""));
+    assert_eq!(stored["spec"], json!({"words": ["b"], "size": 1}));
+    Ok(())
+}
+
+#[test]
 fn policies_see_and_change_objects_in_the_version_of_their_rules() -> TestResult {
     let fails = Arc::new(AtomicBool::new(false));
     let shared = fails.clone();

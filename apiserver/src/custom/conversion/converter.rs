@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use revstore_watch_cache::api::ObjectList;
-use revstore_watch_cache::registry::JsonObject;
+use revstore_watch_cache::registry::{JsonObject, encode};
 use revstore_watch_cache::status::Status;
 use revstore_watch_cache::{JsonKind, Object, RequestError, Revision};
 use serde::Deserialize;
@@ -14,6 +14,8 @@ use serde_json::Value;
 
 use super::review::{Flaw, ReviewVersion, checked, kind_text};
 use crate::custom::definition::Definition;
+use crate::custom::resource::CustomResource;
+use crate::custom::resource::coercion::{adopt, adopt_stored, api_version, complete, version_of};
 use crate::webhook::{Clients, DEFAULT_TIMEOUT, new_uid};
 
 /// The largest number of objects in one call of a webhook, and the size of their JSON from which a further one goes into
@@ -28,11 +30,13 @@ const CONVERTED_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Converter {
     clients: Arc<Clients>,
-    definition: Arc<Definition>,
+    resource: CustomResource,
     /// The API version of the resource.
     version: String,
     /// The API version of stored objects.
     stored: String,
+    /// Whether objects that are stored in the version of the resource are shown as they are.
+    is_verbatim: bool,
     kind: JsonKind,
     /// The bytes with which objects begin that are stored in the version of the resource.
     prefix: String,
@@ -57,24 +61,19 @@ struct Versioned {
 
 impl Converter {
     /// Returns the converter of a version, or `None` if no webhook converts.
-    pub(crate) fn new(
-        clients: &Arc<Clients>,
-        definition: &Arc<Definition>,
-        version: &str,
-    ) -> Option<Arc<Self>> {
+    pub(crate) fn new(clients: &Arc<Clients>, resource: &CustomResource) -> Option<Arc<Self>> {
+        let definition = resource.definition();
         definition.conversion.as_ref()?;
-        let of = |version: &str| format!("{}/{version}", definition.group);
-        let stored = definition
-            .storage_version()
-            .map_or(version, |stored| &*stored.name);
-        let (version, stored) = (of(version), of(stored));
+        let stored = definition.storage_version().unwrap_or(resource.version());
+        let version = api_version(definition, resource.version());
         Some(Arc::new(Self {
             clients: clients.clone(),
-            definition: definition.clone(),
             kind: JsonKind::new(version.as_str(), &*definition.names.kind),
             prefix: format!("{{\"apiVersion\":\"{version}\","),
             version,
-            stored,
+            stored: api_version(definition, stored),
+            is_verbatim: resource.is_presented_verbatim(),
+            resource: resource.clone(),
             converted: Mutex::default(),
         }))
     }
@@ -115,7 +114,7 @@ impl Converter {
         Ok(new)
     }
 
-    /// Returns stored objects in the version of the resource. Those that have it are left as they are.
+    /// Returns stored objects in the version of the resource. Those that have it are completed, which most need not be.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -127,7 +126,7 @@ impl Converter {
         {
             let converted = self.converted.lock();
             for (index, object) in objects.iter_mut().enumerate() {
-                if self.is_shown(object) {
+                if self.is_verbatim && self.is_shown(object) {
                     continue;
                 }
                 match converted.objects.get(object.store_key_str()) {
@@ -148,11 +147,24 @@ impl Converter {
             });
             let (batch, rest) = missing.split_at(count.count());
             missing = rest;
-            let decoded = batch.iter().map(|index| decoded(&objects[*index]));
-            let decoded: Vec<JsonObject> = decoded.collect::<Result<_, _>>()?;
-            let new = self.convert_batch(decoded, &self.version).await?;
-            for (index, new) in batch.iter().zip(new) {
-                let object = &mut objects[*index];
+            let mut shown = Vec::with_capacity(batch.len());
+            let mut others = Vec::new();
+            for index in batch {
+                let object = self.complete(decoded(&objects[*index])?);
+                if is_of(&object, &self.version) {
+                    shown.push((*index, object));
+                } else {
+                    others.push((*index, object));
+                }
+            }
+            let (indexes, others): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+            let converted = self.convert_batch(others, &self.version).await?;
+            for (index, mut object) in indexes.into_iter().zip(converted) {
+                adopt(self.definition(), self.resource.version(), &mut object)?;
+                shown.push((index, object));
+            }
+            for (index, new) in shown {
+                let object = &mut objects[index];
                 let value = encoded(new);
                 self.keep(object, value.clone());
                 *object = object.with_value(value, &self.kind);
@@ -169,7 +181,10 @@ impl Converter {
         if self.version == self.stored {
             return Ok(value);
         }
-        let new = self.convert(parsed(&value)?, &self.stored).await?;
+        let mut new = self.convert(parsed(&value)?, &self.stored).await?;
+        if let Some(stored) = self.definition().storage_version() {
+            adopt_stored(self.definition(), stored, &mut new)?;
+        }
         Ok(encoded(new))
     }
 
@@ -182,11 +197,12 @@ impl Converter {
             return Ok(value);
         }
         let stored = parsed(&self.to_stored(value).await?)?;
-        let new = self.convert(stored, &self.version).await?;
+        let mut new = self.convert(self.complete(stored), &self.version).await?;
+        adopt(self.definition(), self.resource.version(), &mut new)?;
         Ok(encoded(new))
     }
 
-    /// Returns an object in another version.
+    /// Returns an object in another version, as the webhook makes it.
     ///
     /// # Errors
     /// 500 if the webhook fails.
@@ -195,7 +211,7 @@ impl Converter {
         object: JsonObject,
         target: &str,
     ) -> Result<JsonObject, RequestError> {
-        if object.get("apiVersion").and_then(Value::as_str) == Some(target) {
+        if is_of(&object, target) {
             return Ok(object);
         }
         let mut new = self.convert_batch(vec![object], target).await?;
@@ -214,13 +230,8 @@ impl Converter {
             text.unwrap_or_default().to_owned()
         };
         for object in &objects {
-            let version = text(object, "apiVersion");
-            let name = version.strip_prefix(&*self.definition.group);
-            let name = name.and_then(|name| name.strip_prefix('/'));
-            if name
-                .and_then(|name| self.definition.version(name))
-                .is_none()
-            {
+            if version_of(self.definition(), object).is_none() {
+                let version = text(object, "apiVersion");
                 return Err(RequestError::Unclassified(format!(
                     "request to convert CR from an invalid group/version: {version}"
                 )));
@@ -268,7 +279,7 @@ impl Converter {
     }
 
     async fn call(&self, objects: &[JsonObject], target: &str) -> Result<Vec<Value>, String> {
-        let Some(conversion) = &self.definition.conversion else {
+        let Some(conversion) = &self.definition().conversion else {
             return Err("there is no webhook".to_owned());
         };
         let endpoint = conversion.endpoint.as_ref().map_err(ToString::to_string)?;
@@ -282,6 +293,20 @@ impl Converter {
             .await;
         let answer = answer.map_err(|error| error.to_string())?;
         version.converted(&uid, &answer.body)
+    }
+
+    fn definition(&self) -> &Definition {
+        self.resource.definition()
+    }
+
+    /// Returns a stored object with the defaults and the fields of the version that it has.
+    fn complete(&self, mut object: JsonObject) -> JsonObject {
+        let definition = self.definition();
+        if let Some(version) = version_of(definition, &object) {
+            // An object that does not fit its schema any more is left as it is.
+            let _ = complete(definition, version, &mut object, true);
+        }
+        object
     }
 
     /// Returns a stored object with the value of its conversion.
@@ -328,11 +353,15 @@ fn parsed(value: &[u8]) -> Result<JsonObject, RequestError> {
     serde_json::from_slice(value).map_err(|error| RequestError::Internal(error.to_string()))
 }
 
+/// Returns whether an object has an API version.
+fn is_of(object: &JsonObject, version: &str) -> bool {
+    object.get("apiVersion").and_then(Value::as_str) == Some(version)
+}
+
 /// Returns the JSON of an object as stored ones have it: without a resource version.
 fn encoded(mut object: JsonObject) -> Bytes {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("resourceVersion");
     }
-    // The serialization of JSON values does not fail.
-    serde_json::to_vec(&object).unwrap_or_default().into()
+    encode(&object)
 }

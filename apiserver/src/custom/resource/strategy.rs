@@ -1,6 +1,5 @@
 //! The rules of a custom resource.
 
-use std::mem;
 use std::sync::Arc;
 
 use revstore_watch_cache::RequestError;
@@ -10,34 +9,26 @@ use serde_json::{Value, json};
 
 use crate::custom::definition::{Definition, Version};
 use crate::custom::resource::Column;
-use crate::custom::schema::{Causes, Coercion, Path, coerce_metadata, exact_integer};
+use crate::custom::resource::coercion::{adopt, adopt_stored, api_version, complete, version_of};
+use crate::custom::schema::{Causes, Path};
 
-/// The rules of one version of a custom resource. Objects are stored in the storage version; other
-/// versions differ from it in their `apiVersion`, unless a webhook converts them: then the store of the rules
-/// contains objects of their own version.
+/// The rules of one version of a custom resource. The store of the rules contains objects of this version: objects of
+/// other versions are converted where the store reads and writes them.
 #[derive(Clone, Debug)]
 pub struct CustomResource {
     definition: Arc<Definition>,
     version: Arc<Version>,
     api_version: String,
-    /// The version of the objects in the store of the rules.
-    stored_version: String,
     is_storage_version: bool,
 }
 
 impl CustomResource {
     /// Returns the rules of a version.
     pub fn new(definition: Arc<Definition>, version: Arc<Version>) -> Self {
-        let of = |version: &Version| format!("{}/{}", definition.group, version.name);
         let stored = definition.storage_version().unwrap_or(&version);
-        let api_version = of(&version);
         Self {
             is_storage_version: stored.name == version.name,
-            stored_version: match definition.conversion {
-                Some(_) => api_version.clone(),
-                None => of(stored),
-            },
-            api_version,
+            api_version: api_version(&definition, &version),
             definition,
             version,
         }
@@ -59,17 +50,41 @@ impl CustomResource {
     /// # Errors
     /// 400 if the metadata has fields of a wrong type, or if the defaults are too large.
     pub fn admit(&self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
-        self.coerce(object, false)
+        complete(&self.definition, &self.version, object, false)
     }
 
     /// Makes the current version of a stored object one of this version: sets defaults that were added to
-    /// the schema, and removes fields that the schema does not have.
+    /// the schema of the version in which it is stored, and removes fields that one of the two schemas does not have.
     ///
     /// # Errors
     /// 400 if the defaults are too large.
     pub fn present(&self, object: &mut JsonObject) -> Result<(), RequestError> {
+        let source = version_of(&self.definition, object).unwrap_or(&self.version);
+        complete(&self.definition, source, object, true)?;
+        if source.name != self.version.name {
+            return adopt(&self.definition, &self.version, object);
+        }
         object.insert("apiVersion".into(), self.api_version.as_str().into());
-        self.coerce(object, true).map(drop)
+        Ok(())
+    }
+
+    /// Makes an object of this version one of the storage version, without a webhook: removes fields that its schema does
+    /// not have, and sets its defaults.
+    ///
+    /// # Errors
+    /// 500 if the metadata of an embedded object has a wrong type, or if the defaults are too large.
+    pub fn to_stored(&self, object: &mut JsonObject) -> Result<(), RequestError> {
+        match self.definition.storage_version() {
+            Some(stored) if !self.is_storage_version => {
+                adopt_stored(&self.definition, stored, object)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether this is the version in which objects are stored.
+    pub fn is_storage_version(&self) -> bool {
+        self.is_storage_version
     }
 
     /// Returns whether objects that were stored under this definition are presented as they are stored.
@@ -104,68 +119,10 @@ impl CustomResource {
             .collect()
     }
 
-    fn coerce(&self, object: &mut JsonObject, drops: bool) -> Result<Vec<String>, RequestError> {
-        let refused = |error: &str| {
-            let (kind, version) = (&self.definition.names.kind, &self.version.name);
-            RequestError::BadRequest(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
-            ))
-        };
-        let mut unknown = match coerce_metadata(object, drops) {
-            Ok(unknown) => unknown,
-            Err(_) if drops => Vec::new(),
-            Err(error) => return Err(refused(&error)),
-        };
-        unknown.sort();
-        let mut value = Value::Object(mem::take(object));
-        let coerced = self.coerce_value(&mut value, drops, &mut unknown);
-        if let Value::Object(map) = value {
-            *object = map;
-        }
-        coerced.map_err(|error| refused(&error))?;
-        Ok(unknown)
-    }
-
-    fn coerce_value(
-        &self,
-        value: &mut Value,
-        drops: bool,
-        unknown: &mut Vec<String>,
-    ) -> Result<(), String> {
-        whole_numbers(value);
-        let Some(schema) = &self.version.schema else {
-            return Ok(());
-        };
-        schema
-            .set_defaults(value)
-            .map_err(|error| error.to_string())?;
-        unknown.extend(schema.prune(value));
-        schema.drop_nulls(value);
-        let how = Coercion {
-            is_object: false,
-            drops,
-        };
-        let coerced = schema.coerce(value, &how, &Path::root(""));
-        unknown.extend(coerced.map_err(|cause| cause.to_string())?);
-        Ok(())
-    }
-
-    /// Returns an object in this version, to check it.
-    fn in_version(&self, object: &JsonObject) -> Value {
-        let mut object = object.clone();
-        object.insert("apiVersion".into(), self.api_version.as_str().into());
-        Value::Object(object)
-    }
-
-    /// Writes the version in which objects are stored.
-    fn set_stored_version(&self, object: &mut JsonObject) {
-        object.insert("apiVersion".into(), self.stored_version.as_str().into());
-    }
-
     fn validate(&self, new: &JsonObject, old: Option<&JsonObject>) -> Vec<StatusCause> {
         let mut causes = Causes::default();
-        let object = self.in_version(new);
-        let old_object = old.map(|old| self.in_version(old));
+        let object = Value::Object(new.clone());
+        let old_object = old.map(|old| Value::Object(old.clone()));
         if let Some(schema) = &self.version.schema {
             causes.extend(schema.validate_at("", &object, old_object.as_ref()));
         }
@@ -200,30 +157,6 @@ impl CustomResource {
         if before.is_empty() {
             causes.append(found);
         }
-    }
-
-    /// Returns the stored version of an object as clients see it.
-    fn presented(&self, old: &JsonObject) -> JsonObject {
-        let mut old = old.clone();
-        // An object that cannot be presented is compared as it is stored.
-        if self.present(&mut old).is_err() {
-            self.set_stored_version(&mut old);
-        }
-        old
-    }
-}
-
-/// Makes each number that is whole an integer, as which it is read from its shortest text.
-fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) if number.is_f64() => {
-            if let Some(whole) = number.as_f64().and_then(exact_integer) {
-                *value = whole.into();
-            }
-        }
-        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
-        Value::Object(map) => map.values_mut().for_each(whole_numbers),
-        _ => {}
     }
 }
 
@@ -289,17 +222,15 @@ impl Strategy for CustomResource {
             object.remove("status");
         }
         metadata(object).insert("generation".into(), 1.into());
-        self.set_stored_version(object);
         Ok(())
     }
 
     fn prepare_update(&self, new: &mut JsonObject, old: &JsonObject) -> Result<(), RequestError> {
         self.admit(new)?;
-        let old = self.presented(old);
         if self.version.has_status {
-            restore(new, &old, "status");
+            restore(new, old, "status");
         }
-        if differ(new, &old) {
+        if differ(new, old) {
             let generation = old
                 .get("metadata")
                 .and_then(|metadata| metadata["generation"].as_i64());
@@ -308,7 +239,6 @@ impl Strategy for CustomResource {
                 (generation.unwrap_or_default() + 1).into(),
             );
         }
-        self.set_stored_version(new);
         Ok(())
     }
 
@@ -317,7 +247,7 @@ impl Strategy for CustomResource {
     }
 
     fn validate_update(&self, new: &JsonObject, old: &JsonObject) -> Vec<StatusCause> {
-        self.validate(new, Some(&self.presented(old)))
+        self.validate(new, Some(old))
     }
 }
 
@@ -340,7 +270,7 @@ impl Strategy for CustomStatus {
 
     fn prepare_update(&self, new: &mut JsonObject, old: &JsonObject) -> Result<(), RequestError> {
         self.0.admit(new)?;
-        let mut kept = self.0.presented(old);
+        let mut kept = old.clone();
         restore(&mut kept, new, "status");
         let managed = metadata(new).remove("managedFields");
         let metadata = metadata(&mut kept);
@@ -348,13 +278,11 @@ impl Strategy for CustomStatus {
         metadata.remove("managedFields");
         metadata.extend(managed.map(|fields| ("managedFields".to_owned(), fields)));
         *new = kept;
-        self.0.set_stored_version(new);
         Ok(())
     }
 
     fn validate_update(&self, new: &JsonObject, old: &JsonObject) -> Vec<StatusCause> {
         let mut causes = Causes::default();
-        let old = self.0.presented(old);
         let version = &self.0.version;
         let schema = version
             .schema
@@ -368,7 +296,7 @@ impl Strategy for CustomStatus {
         if let Some(scale) = &version.scale {
             causes.extend(scale.status_errors(new));
         }
-        let (new, old) = (self.0.in_version(new), self.0.in_version(&old));
+        let (new, old) = (Value::Object(new.clone()), Value::Object(old.clone()));
         self.0.validate_lists(&new, Some(&old), &mut causes);
         if let Some(rules) = &version.rules {
             rules.validate(&new, Some(&old), &mut causes);

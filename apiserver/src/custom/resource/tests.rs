@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pollster::block_on;
 use revstore_engine::Engine;
+use revstore_watch_cache::api::GetOptions;
 use revstore_watch_cache::registry::{JsonObject, ObjectStore, Strategy, WriteRequest};
 use revstore_watch_cache::status::ResourceName;
 use revstore_watch_cache::{
@@ -12,7 +13,7 @@ use revstore_watch_cache::{
 };
 use serde_json::{Value, json};
 
-use super::{CustomResource, CustomStatus};
+use super::{CustomResource, CustomStatus, PresentedStorage};
 use crate::custom::definition::Definition;
 
 pub(crate) fn object(value: Value) -> JsonObject {
@@ -53,9 +54,9 @@ impl Widgets {
         }
     }
 
-    fn store(&self, strategy: impl Strategy) -> ObjectStore {
+    fn store(&self, resource: &CustomResource, strategy: impl Strategy) -> ObjectStore {
         ObjectStore::new(
-            self.cache.clone(),
+            PresentedStorage::new(self.cache.clone(), resource.clone()),
             ResourceName::new("example.com", "widgets"),
             true,
             strategy,
@@ -63,8 +64,15 @@ impl Widgets {
     }
 
     fn create(&self, resource: &CustomResource, widget: Value) -> Result<JsonObject, RequestError> {
-        let store = self.store(resource.clone());
+        let store = self.store(resource, resource.clone());
         block_on(store.create("default", object(widget), &WriteRequest::default()))
+    }
+
+    /// Returns the widget `a` as it is stored.
+    fn stored(&self) -> Value {
+        let reference = ObjectRef::namespaced("default", "a");
+        let found = block_on(self.cache.get(&reference, &GetOptions::default()));
+        serde_json::from_slice(found.unwrap().unwrap().value()).unwrap()
     }
 
     /// Changes the widget `a` as clients of a version see it.
@@ -78,12 +86,10 @@ impl Widgets {
             namespace: Some("default".into()),
             name: "a".into(),
         };
-        let store = self.store(strategy);
+        let store = self.store(resource, strategy);
         let request = WriteRequest::default();
         let written = store.update_with(&reference, &request, |old| {
-            let mut current = old.cloned().unwrap_or_default();
-            resource.present(&mut current)?;
-            let mut current = Value::Object(current);
+            let mut current = Value::Object(old.cloned().unwrap_or_default());
             change(&mut current);
             Ok(object(current))
         });
@@ -117,17 +123,17 @@ fn objects_of_all_versions_are_stored_in_one() {
     assert_eq!(served, ["v2", "v1"]);
     let widgets = Widgets::new();
     let widget = json!({"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"x": 1}});
-    let mut stored = widgets.create(&v2, widget.clone()).unwrap();
-    assert_eq!(stored["apiVersion"], "example.com/v1");
-    v2.present(&mut stored).unwrap();
-    assert_eq!(stored["apiVersion"], "example.com/v2");
+    let created = widgets.create(&v2, widget.clone()).unwrap();
+    assert_eq!(created["apiVersion"], "example.com/v2");
+    assert_eq!(widgets.stored()["apiVersion"], "example.com/v1");
     let changed = widgets
         .change(&v2, v2.clone(), |widget| widget["spec"]["x"] = json!(3))
         .unwrap();
     assert_eq!(
         (&changed["apiVersion"], &changed["metadata"]["generation"]),
-        (&json!("example.com/v1"), &json!(2))
+        (&json!("example.com/v2"), &json!(2))
     );
+    assert_eq!(widgets.stored()["apiVersion"], "example.com/v1");
     let error = widgets.create(&v1, widget).unwrap_err();
     assert_eq!(error.code(), 400, "{error}");
 }
