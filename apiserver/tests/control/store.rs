@@ -374,7 +374,7 @@ fn writes_while_the_store_is_replaced_succeed_or_can_be_tried_again() {
             fixture.ok("StoreReset", &json!({"keep_revision": true}));
         }
         is_done.store(true, Ordering::Relaxed);
-        let counts = writers.into_iter().map(|writer| writer.join());
+        let counts = writers.into_iter().map(std::thread::ScopedJoinHandle::join);
         counts
             .map(|count| count.expect("writes have these answers"))
             .sum::<usize>()
