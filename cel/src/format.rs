@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::values::{Url, parse_date, parse_timestamp};
+use crate::values::{Url, is_date, is_date_time};
 
 /// A named format of texts.
 #[derive(Debug)]
@@ -88,13 +88,13 @@ static FORMATS: [Format; 13] = [
         key: "date",
         name: "date",
         pattern_length: 71,
-        check: |text| problem(parse_date(text).is_some(), "invalid date"),
+        check: |text| problem(is_date(text), "invalid date"),
     },
     Format {
         key: "datetime",
         name: "datetime",
         pattern_length: 71,
-        check: |text| problem(parse_timestamp(text).is_some(), "invalid datetime"),
+        check: |text| problem(is_date_time(text), "invalid datetime"),
     },
 ];
 

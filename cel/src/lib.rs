@@ -34,5 +34,7 @@ pub use regexp::{PATTERN_BYTES_MAX, PATTERN_WEIGHT_MAX, translate};
 pub use schema::{Declared, escape, is_reserved, max_cardinality, to_value, unescape};
 pub use syntax::{DEPTH_MAX, Issue, Position, SOURCE_CHARS_MAX};
 pub use types::Type;
-pub use values::{AccessAttributes, AccessDecision, Authorizer, Url, Value};
+pub use values::{
+    AccessAttributes, AccessDecision, Authorizer, Url, Value, is_date, is_date_time, is_duration,
+};
 pub use work::WORK_MAX;

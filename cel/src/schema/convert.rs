@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::{DEPTH_MAX, additional, escape, flag, properties};
-use crate::values::{Key, List, ListKind, Map, Value, parse_date, parse_duration, parse_timestamp};
+use crate::values::{Key, List, ListKind, Map, Value, parse_date, read_date_time, read_duration};
 
 /// Converts data by its schema. Where it does not match, the use of the value is an error.
 ///
@@ -106,9 +106,12 @@ fn go_type(data: &Json) -> &'static str {
 fn string(text: &str, format: &str) -> Value {
     let wrong = |name: &str| invalid(format!("Invalid {name} {text}"));
     match format {
-        "duration" => parse_duration(text).map_or_else(|| wrong("duration"), Value::Duration),
+        "duration" => read_duration(text).map_or_else(
+            |error| invalid(format!("Invalid duration {text}: {error}")),
+            Value::Duration,
+        ),
         "date" => parse_date(text).map_or_else(|| wrong("date formatted string"), Value::Timestamp),
-        "date-time" => parse_timestamp(text)
+        "date-time" => read_date_time(text)
             .map_or_else(|| wrong("date-time formatted string"), Value::Timestamp),
         "byte" => STANDARD.decode(text).map_or_else(
             |_| wrong("byte formatted string"),
@@ -174,4 +177,84 @@ fn object(
         }
     }
     Value::Map(Map::object(visible, hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{CALL_COST_MAX, Declared, Environment, to_value};
+
+    /// Returns what an expression makes of a text of a format, which is `self.it`.
+    fn evaluate(expression: &str, format: &str, text: &str) -> String {
+        let text_of = json!({"type": "string", "format": format});
+        let schema = json!({"type": "object", "properties": {"it": text_of}});
+        let declared = Declared::from_schema(&schema, "selfType", false).unwrap();
+        let environment = Environment::new().with_declared("self", &declared);
+        let program = environment.compile(expression).unwrap();
+        let data = to_value(&json!({"it": text}), &schema, false);
+        match program.evaluate(&[("self", data)], CALL_COST_MAX).result {
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The answers are those of kube-apiserver 1.36.
+    #[test]
+    fn texts_are_read_by_their_formats() {
+        for (expression, format, text, expected) in [
+            ("self.it", "duration", "1h30m", "duration(5400000000000)"),
+            ("self.it", "duration", "1d", "duration(86400000000000)"),
+            ("self.it", "duration", "3h 4m", "duration(11040000000000)"),
+            ("self.it > duration('1s')", "duration", "1 hour", "true"),
+            (
+                "self.it",
+                "duration",
+                "x",
+                "Invalid duration x: unable to parse x as duration",
+            ),
+            (
+                "self.it",
+                "date-time",
+                "2021-01-01T00:00:00",
+                "timestamp(1609459200.0)",
+            ),
+            (
+                "self.it",
+                "date-time",
+                "2021-01-01t00:00:00z",
+                "Invalid date-time formatted string 2021-01-01t00:00:00z",
+            ),
+            ("self.it", "date", "0000-01-01", "timestamp(-62167219200.0)"),
+            ("self.it.getDayOfWeek()", "date", "0000-01-01", "6"),
+            (
+                "string(self.it)",
+                "date",
+                "0000-01-01",
+                "\"0000-01-01T00:00:00Z\"",
+            ),
+            (
+                "self.it + duration('1h')",
+                "date",
+                "0000-01-01",
+                "timestamp overflow",
+            ),
+        ] {
+            assert_eq!(evaluate(expression, format, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn conversions_in_expressions_read_rfc_3339() {
+        let answer = |expression: &str| evaluate(expression, "date", "2021-01-01");
+        let text = "2021-01-01t00:00:00z";
+        assert_eq!(
+            answer(&format!("timestamp(self.it == self.it ? '{text}' : '')")),
+            "type conversion error from 'string' to 'google.protobuf.Timestamp'"
+        );
+        assert_eq!(
+            answer(&format!("format.datetime().validate('{text}')")),
+            "none"
+        );
+    }
 }

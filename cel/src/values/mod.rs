@@ -11,6 +11,7 @@ mod object;
 mod quantity;
 mod semver;
 mod show;
+mod text_format;
 mod time;
 mod url;
 
@@ -27,6 +28,8 @@ pub(crate) use object::Object;
 pub(crate) use quantity::Quantity;
 pub(crate) use semver::Semver;
 pub(crate) use show::{double_text, go_quote};
+pub use text_format::{is_date, is_date_time, is_duration};
+pub(crate) use text_format::{read_date_time, read_duration};
 pub(crate) use time::{
     NANOS, Timestamp, duration_text, parse_date, parse_duration, parse_timestamp,
 };

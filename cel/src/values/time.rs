@@ -200,19 +200,45 @@ fn date(text: &mut &str) -> Option<i64> {
         .then(|| days(year, month, day))
 }
 
-/// Reads a date without a time.
+/// Reads a date without a time. It may be of the year 0, which no conversion in an expression makes.
 pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     let mut rest = text;
-    let day = date(&mut rest)?;
-    Timestamp::new(day * 86_400, 0).filter(|_| rest.is_empty())
+    let seconds = date(&mut rest)? * 86_400;
+    rest.is_empty().then_some(Timestamp { seconds, nanos: 0 })
 }
 
-/// Reads a time as RFC 3339.
+/// Reads a time as RFC 3339, as Go does: the letters are large, and the hour may have one digit.
 pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     let mut rest = text;
+    let local = local_time(&mut rest)?;
+    let offset = match letter(&mut rest, "Z+-")? {
+        'Z' => 0,
+        sign => {
+            let hours = digits(&mut rest, 2)?;
+            letter(&mut rest, ":")?;
+            let minutes = digits(&mut rest, 2)?;
+            if hours > 24 || minutes > 60 {
+                return None;
+            }
+            (hours * 3600 + minutes * 60) * if sign == '-' { -1 } else { 1 }
+        }
+    };
+    let seconds = local.seconds - offset;
+    rest.is_empty().then_some(Timestamp { seconds, ..local })
+}
+
+/// Reads a time without a zone, which is in UTC.
+pub(crate) fn parse_local_time(text: &str) -> Option<Timestamp> {
+    let mut rest = text;
+    local_time(&mut rest).filter(|_| rest.is_empty())
+}
+
+/// Reads a date and a time as far as the zone.
+fn local_time(text: &mut &str) -> Option<Timestamp> {
+    let mut rest = *text;
     let day = date(&mut rest)?;
-    letter(&mut rest, "Tt")?;
-    let hour = digits(&mut rest, 2)?;
+    letter(&mut rest, "T")?;
+    let hour = digits(&mut rest, 2).or_else(|| digits(&mut rest, 1))?;
     letter(&mut rest, ":")?;
     let minute = digits(&mut rest, 2)?;
     letter(&mut rest, ":")?;
@@ -228,22 +254,11 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
         nanos = shown.parse().ok().filter(|_| count > 0)?;
         rest = &rest[count..];
     }
-    let offset = match letter(&mut rest, "Zz+-")? {
-        'Z' | 'z' => 0,
-        sign => {
-            let hours = digits(&mut rest, 2)?;
-            letter(&mut rest, ":")?;
-            let minutes = digits(&mut rest, 2)?;
-            if hours > 24 || minutes > 59 {
-                return None;
-            }
-            (hours * 3600 + minutes * 60) * if sign == '-' { -1 } else { 1 }
-        }
-    };
-    if hour > 23 || minute > 59 || second > 59 || !rest.is_empty() {
+    if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let seconds = day * 86_400 + hour * 3600 + minute * 60 + second - offset;
+    *text = rest;
+    let seconds = day * 86_400 + hour * 3600 + minute * 60 + second;
     Some(Timestamp { seconds, nanos })
 }
 

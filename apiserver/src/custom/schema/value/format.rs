@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::OnceLock;
 
 use regex::Regex;
+use revstore_cel::{is_date, is_date_time, is_duration};
 
 use crate::custom::text;
 
@@ -316,123 +317,6 @@ fn is_base64(text: &str) -> bool {
         && bytes[..bytes.len() - padding]
             .iter()
             .all(|b| b.is_ascii_alphanumeric() || b"+/".contains(b))
-}
-
-/// Returns the number that a text of digits stands for.
-fn number(text: Option<&str>) -> Option<u32> {
-    let text = text.filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))?;
-    text.parse().ok()
-}
-
-fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
-        return false;
-    }
-    let parts = (
-        number(text.get(..4)),
-        number(text.get(5..7)),
-        number(text.get(8..)),
-    );
-    let (Some(year), Some(month), Some(day)) = parts else {
-        return false;
-    };
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
-}
-
-fn is_date_time(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let Some((date, time)) = lower.split_once('t') else {
-        return false;
-    };
-    let time = time.split('t').next().unwrap_or_default();
-    let bytes = time.as_bytes();
-    if !is_date(date) || bytes.len() < 9 || bytes[2] != b':' || bytes[5] != b':' {
-        return false;
-    }
-    let in_range = |range, max| number(time.get(range)).is_some_and(|number| number <= max);
-    if !(in_range(0..2, 23) && in_range(3..5, 59) && in_range(6..8, 59)) {
-        return false;
-    }
-    let rest = &bytes[8..];
-    let zone = match rest.strip_suffix(b"z") {
-        Some(fraction) => Some(fraction),
-        None => rest
-            .split_at_checked(rest.len().saturating_sub(6))
-            .and_then(|(fraction, zone)| {
-                let is_zone = zone.len() == 6
-                    && b"+-".contains(&zone[0])
-                    && zone[3] == b':'
-                    && [1, 2, 4, 5].iter().all(|at| zone[*at].is_ascii_digit());
-                is_zone.then_some(fraction)
-            }),
-    };
-    // Any character may stand before the fraction, as in Kubernetes.
-    zone.is_some_and(|fraction| {
-        fraction.is_empty() || fraction.len() > 1 && fraction[1..].iter().all(u8::is_ascii_digit)
-    })
-}
-
-/// Returns whether a text is a duration of Go, or has a number with the name of a unit.
-fn is_duration(text: &str) -> bool {
-    if text.len() > 1024 {
-        return false;
-    }
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if unsigned == "0" {
-        return true;
-    }
-    is_go_duration(unsigned) || has_unit(text)
-}
-
-fn is_go_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (number, unit) = rest.split_at(end);
-        if number.matches('.').count() > 1 || number.trim_matches('.').is_empty() {
-            return false;
-        }
-        let end = unit
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(unit.len());
-        if !["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&&unit[..end]) {
-            return false;
-        }
-        rest = &unit[end..];
-    }
-    !text.is_empty()
-}
-
-fn has_unit(text: &str) -> bool {
-    let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
-        rest = rest[start..].trim_start_matches(|c: char| c.is_ascii_digit());
-        let word = rest.trim_start_matches(|c: char| c.is_ascii_whitespace());
-        let end = word
-            .find(|c: char| !c.is_ascii_alphabetic() && c != 'µ')
-            .unwrap_or(word.len());
-        let unit = word[..end].to_lowercase();
-        let short = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"];
-        let long = [
-            "nano", "micro", "milli", "sec", "min", "hour", "day", "week",
-        ];
-        if short.contains(&unit.as_str()) || long.iter().any(|long| unit.starts_with(long)) {
-            return true;
-        }
-        rest = word;
-    }
-    false
 }
 
 #[cfg(test)]
