@@ -12,4 +12,5 @@ pub(crate) use conversions::Conversions;
 pub use custom_schema::CustomSchema;
 pub(crate) use granular::merge_granular;
 pub use kinds_schema::{KindsSchema, zero_object};
+pub(crate) use scale::remove_zero_replicas;
 pub use scale::{ReplicaPaths, entries_of_scale, entries_with_scale};

@@ -1,6 +1,8 @@
 //! The entries of an object, as the subresource `scale` has them.
 
 use revstore_structured_merge::{Entry, FieldSet, PathElement};
+use revstore_watch_cache::registry::JsonObject;
+use serde_json::Value;
 
 /// The version of the API of scales.
 const API_VERSION: &str = "autoscaling/v1";
@@ -32,6 +34,15 @@ impl ReplicaPaths {
         let (_, path) = versions.find(|(version, _)| version == api_version)?;
         path.as_deref()
     }
+}
+
+/// Removes the wanted replicas from a scale that has 0 of them, and returns the field. The JSON of a scale leaves them out:
+/// a write of 0 removes the field and its owners.
+pub(crate) fn remove_zero_replicas(scale: &mut JsonObject) -> Option<(String, Value)> {
+    let spec = scale.get_mut("spec")?.as_object_mut()?;
+    let is_zero = |replicas: &Value| replicas.is_null() || replicas.as_i64() == Some(0);
+    spec.get("replicas").filter(|replicas| is_zero(replicas))?;
+    spec.remove_entry("replicas")
 }
 
 /// Returns the entries that a scale has: those of the managers of the replicas.

@@ -16,7 +16,8 @@ use crate::catalog::Resource;
 use crate::decode::{field_manager_causes, manager_or_user_agent};
 use crate::http::{Exchange, Front};
 use crate::managed_fields::{
-    Conversions, KindsSchema, entries_of_scale, entries_with_scale, zero_object,
+    Conversions, KindsSchema, entries_of_scale, entries_with_scale, remove_zero_replicas,
+    zero_object,
 };
 use crate::verbs::facet::Facet;
 
@@ -169,12 +170,19 @@ impl<'a> Tracker<'a> {
             requested
                 .entry("metadata")
                 .or_insert_with(|| JsonObject::new().into());
-            return self.with_entries_of_object(live, |live, ty, write| {
+            let zero = remove_zero_replicas(&mut requested);
+            let mut scale = self.with_entries_of_object(live, |live, ty, write| {
                 let mut new = requested;
                 // An object that cannot be compared has no entries.
                 let _ = track_update(live, &mut new, &KindsSchema::new(ty), write);
                 Ok(new)
-            });
+            })?;
+            let is_first = self.resource.rules.scale_of(live, true).is_err();
+            if let Some(spec) = scale.get_mut("spec").and_then(Value::as_object_mut) {
+                // An object without a number keeps none unless the scale has one.
+                spec.extend(zero.filter(|_| is_first));
+            }
+            return Ok(scale);
         }
         self.check_entries(&requested)?;
         self.track(live, &mut requested);

@@ -160,6 +160,92 @@ fn subresources_are_tracked() -> TestResult {
     Ok(())
 }
 
+/// Returns the entries of an object that have a manager.
+fn entries_of(server: &ApiServer, path: &str, manager: &str) -> Vec<Value> {
+    let (_, object) = send(server, ("reader", JSON), ("GET", path), &Value::Null);
+    let all = entries(&object).into_iter();
+    let own = all.filter(|(name, ..)| name == manager);
+    own.map(|(.., fields)| fields).collect()
+}
+
+/// Starts a server of things with a scale, whose replicas are the field `a`.
+fn start_with_scale() -> Result<ApiServer, Box<dyn std::error::Error>> {
+    let mut definition = definition(&["v1"]);
+    definition["spec"]["versions"][0]["subresources"]["scale"] =
+        json!({"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.replicas"});
+    start_with(&definition)
+}
+
+#[test]
+fn nobody_owns_the_replicas_of_a_scale_of_0() -> TestResult {
+    let server = start_with_scale()?;
+    let labels = json!({"a": "b"});
+    let template = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({
+        "metadata": {"name": "d"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": labels}, "template": template},
+    });
+    let mut custom = thing("v1", &json!({"a": 3, "c": 1}));
+    custom["metadata"]["name"] = "d".into();
+    for (path, object, field) in [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            deployment,
+            "replicas",
+        ),
+        (
+            "/apis/example.com/v1/namespaces/default/things",
+            custom,
+            "a",
+        ),
+    ] {
+        let (status, answer) = send(&server, ("one", JSON), ("POST", path), &object);
+        assert_eq!(status, 201, "{answer}");
+        let (one, scale) = (format!("{path}/d"), format!("{path}/d/scale"));
+        let write = |replicas: Value| {
+            let change = json!({"spec": {"replicas": replicas}});
+            let (status, answer) = send(&server, ("hpa", MERGE), ("PATCH", &scale), &change);
+            assert_eq!(status, 200, "{answer}");
+            answer
+        };
+        let member = format!("f:{field}");
+        let owned = json!({"f:spec": {&member: {}}});
+        assert_eq!(write(json!(4))["spec"], json!({"replicas": 4}));
+        assert_eq!(entries_of(&server, &one, "hpa"), [owned], "{path}");
+        assert_eq!(write(json!(0))["spec"], json!({}));
+        assert_eq!(entries_of(&server, &one, "hpa"), [Value::Null; 0], "{path}");
+        let created = &entries_of(&server, &one, "one")[0]["f:spec"];
+        assert_eq!(created[&member], Value::Null, "{path}");
+        let (_, seen) = send(&server, ("one", JSON), ("GET", &scale), &Value::Null);
+        assert_eq!(seen["spec"], json!({}));
+        let (_, seen) = send(&server, ("one", JSON), ("GET", &one), &Value::Null);
+        assert_eq!(seen["spec"][field], 0);
+        // An update of a scale without entries makes none.
+        assert_eq!(write(json!(2))["spec"], json!({"replicas": 2}));
+        assert_eq!(entries_of(&server, &one, "hpa"), [Value::Null; 0], "{path}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_scale_of_0_is_a_number_for_an_object_without_one() -> TestResult {
+    let server = start_with_scale()?;
+    let path = "/apis/example.com/v1/namespaces/default/things";
+    let custom = thing("v1", &json!({}));
+    let name = custom["metadata"]["name"].as_str().unwrap_or_default();
+    let (status, answer) = send(&server, ("one", JSON), ("POST", path), &custom);
+    assert_eq!(status, 201, "{answer}");
+    let scale = format!("{path}/{name}/scale");
+    let write = |change: &Value| send(&server, ("hpa", MERGE), ("PATCH", &scale), change).0;
+    assert_eq!(write(&json!({"spec": {}})), 400);
+    assert_eq!(write(&json!({"spec": {"replicas": 0}})), 200);
+    let one = format!("{path}/{name}");
+    let (_, object) = send(&server, ("one", JSON), ("GET", &one), &Value::Null);
+    assert_eq!(object["spec"]["a"], 0);
+    assert_eq!(entries_of(&server, &one, "hpa"), [Value::Null; 0]);
+    Ok(())
+}
+
 /// Returns a definition with these versions, of which the last one is not served; only `v1` has the field `b`.
 fn definition(versions: &[&str]) -> Value {
     let version = |name: &&str| {
@@ -200,11 +286,15 @@ fn apply(server: &ApiServer, manager: &str, version: &str, spec: &Value) -> (u16
     )
 }
 
-fn start_with_versions() -> Result<ApiServer, Box<dyn std::error::Error>> {
+/// Starts a server that has a definition.
+fn start_with(definition: &Value) -> Result<ApiServer, Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
-    let text = definition(&["v1", "v2", "v3"]).to_string();
-    std::fs::write(directory.path().join("things.json"), text)?;
+    std::fs::write(directory.path().join("things.json"), definition.to_string())?;
     Ok(ApiServer::builder().load(directory.path()).start()?)
+}
+
+fn start_with_versions() -> Result<ApiServer, Box<dyn std::error::Error>> {
+    start_with(&definition(&["v1", "v2", "v3"]))
 }
 
 #[test]

@@ -158,9 +158,10 @@ impl Scale {
         scale.insert("metadata".into(), metadata.into());
         scale.insert(
             "spec".into(),
+            // JSON leaves out the number 0.
             match replicas {
-                Some(replicas) => json!({"replicas": replicas}),
-                None => json!({}),
+                Some(replicas) if replicas != 0 => json!({"replicas": replicas}),
+                _ => json!({}),
             },
         );
         scale.insert("status".into(), status);
@@ -289,6 +290,8 @@ mod tests {
         scale().apply(&mut widget, &wanted).unwrap();
         assert_eq!(widget["spec"], json!({"size": 7}));
         assert_eq!(widget["metadata"]["resourceVersion"], "4");
+        let nothing = object(json!({"spec": {"size": 0}}));
+        assert_eq!(scale().of(&nothing).unwrap()["spec"], json!({}));
         let empty = object(json!({"spec": {}}));
         let error = scale().of(&empty).unwrap_err();
         assert_eq!(
