@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::constraints::{Matched, has_own_kind};
 use crate::admission::Attributes;
+use crate::catalog::Origin;
 use crate::decode::strict_message;
 use crate::managed_fields::{KindsSchema, merge_granular};
 use crate::patch::{JsonPatch, PatchError};
@@ -50,12 +51,18 @@ impl Mutated<'_> {
         }
     }
 
-    /// Sets the defaults, and returns what is unknown.
+    /// Sets the defaults, and removes the unknown fields. Returns those that are an error: custom resources are decoded
+    /// without their schemas, and have none.
     fn conform(self, object: &mut JsonObject) -> Result<Vec<String>, RequestError> {
         if !has_own_kind(self.request) {
             return Ok(Vec::new());
         }
-        self.matched.resource(self.request).rules.conform(object)
+        let resource = self.matched.resource(self.request);
+        let mut unknown = resource.rules.conform(object)?;
+        if resource.origin == Origin::Custom {
+            unknown.clear();
+        }
+        Ok(unknown)
     }
 }
 

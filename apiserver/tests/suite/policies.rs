@@ -475,3 +475,49 @@ fn who_names_parameters_must_be_able_to_read_them() -> TestResult {
     assert_eq!(bind("admin", "e", "secrets", &named).0, 201);
     Ok(())
 }
+
+#[test]
+fn patches_of_custom_resources_may_have_unknown_fields() -> TestResult {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object", "properties": {
+                    "a": {"type": "string"}, "b": {"type": "string", "default": "set"},
+                }}},
+            }}}],
+        },
+    });
+    let directory = tempfile::tempdir()?;
+    std::fs::write(directory.path().join("things.json"), definition.to_string())?;
+    let server = ApiServer::builder().load(directory.path()).start()?;
+    let mutate = |name: &str, resources: &str, expression: &str| {
+        let mutation = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
+        let spec = json!({
+            "matchConstraints": rule(resources), "reinvocationPolicy": "Never",
+            "mutations": [mutation],
+        });
+        let statuses = bind(&server, "Mutating", name, &spec, &json!({}));
+        assert_eq!(statuses, [201, 201], "{name}");
+    };
+    mutate(
+        "things",
+        "things",
+        "[JSONPatch{op: 'add', path: '/spec/zz', value: 'q'}, JSONPatch{op: 'add', path: '/spec/a', value: 'q'}]",
+    );
+    let maps = "[JSONPatch{op: 'add', path: '/zz', value: 'q'}]";
+    mutate("maps", "configmaps", maps);
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {}});
+    let things = "/apis/example.com/v1/namespaces/default/things";
+    let (status, body) = send(&server, "POST", things, &thing.to_string());
+    assert_eq!(status, 201, "{body}");
+    let created: Value = serde_json::from_str(&body)?;
+    assert_eq!(created["spec"], json!({"a": "q", "b": "set"}));
+    let (status, body) = send(&server, "POST", MAPS, &map("a"));
+    assert_eq!(status, 500, "{body}");
+    assert!(body.contains("unknown field \\\"zz\\\""), "{body}");
+    Ok(())
+}
