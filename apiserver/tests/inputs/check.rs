@@ -60,15 +60,15 @@ fn continue_token(text: &str) {
 }
 
 fn schema(schema: &[u8], object: &[u8]) {
-    let (Some(schema), Some(mut object)) = (json(schema), json(object)) else {
+    let (Some(source), Some(mut object)) = (json(schema), json(object)) else {
         return;
     };
-    let Ok(schema) = Schema::parse(&schema) else {
+    let Ok(schema) = Schema::parse(&source) else {
         return;
     };
     let _ = schema.structural_errors("schema");
     let _ = schema.unsupported_errors("schema");
-    let _ = schema.default_errors("schema");
+    let _ = schema.default_errors(&source, "schema");
     schema.prune(&mut object);
     let pruned = object.clone();
     assert!(schema.prune(&mut object).is_empty() && object == pruned);

@@ -154,6 +154,14 @@ fn definitions_are_refused_with_the_causes_of_kubernetes() {
             "spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified \
              object fields",
         ),
+        // Rules are not compiled while defaults are wrong.
+        (
+            refused(schema(json!({"type": "object", "properties": {
+                "a": {"type": "integer", "default": 5, "x-kubernetes-validations": [{"rule": "self < 5"}]},
+                "b": {"type": "integer", "x-kubernetes-validations": [{"rule": "self <"}]},
+            }}))),
+            "spec.validation.openAPIV3Schema.properties[a].default: Invalid value: 5: failed rule: self < 5",
+        ),
         (
             refused(schema(
                 json!({"type": "object", "properties": {"a": {"type": "nosuch"}}}),

@@ -10,7 +10,7 @@ mod tree;
 mod validate;
 
 pub(crate) use check::check;
-pub(crate) use tree::Rules;
+pub(crate) use tree::{Node, Rules};
 
 /// The maximum cost of all rules for one object.
 pub(crate) const OBJECT_COST_MAX: i64 = 10_000_000;

@@ -33,16 +33,17 @@ impl Rules {
         })
     }
 
-    pub(super) fn root(&self) -> Option<&Node> {
+    /// Returns the rules of the root and of what is below it, if they are evaluated.
+    pub(crate) fn root(&self) -> Option<&Node> {
         self.root
-            .get_or_init(|| node(&self.schema, &self.schema, true))
+            .get_or_init(|| node(&self.schema, &self.schema, true).filter(Node::is_evaluated))
             .as_ref()
     }
 }
 
 /// The rules of a node and of those below it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(crate) struct Node {
     /// The schema of the values, only where there are rules.
     pub(super) schema: Value,
     pub(super) is_root: bool,
@@ -54,6 +55,25 @@ pub(super) struct Node {
     pub(super) values: Option<Box<Node>>,
     pub(super) properties: BTreeMap<String, Node>,
     pub(super) all_of: Vec<Node>,
+}
+
+impl Node {
+    /// Returns whether there are rules outside of `allOf`. Without one kube-apiserver does not evaluate those in it either.
+    pub(super) fn is_evaluated(&self) -> bool {
+        let below = [&self.items, &self.values].into_iter().flatten();
+        let mut below = below.map(|node| &**node).chain(self.properties.values());
+        !self.rules.is_empty() || below.any(Self::is_evaluated)
+    }
+
+    /// Returns the rules of the items of a list.
+    pub(crate) fn of_items(&self) -> Option<&Self> {
+        self.items.as_deref()
+    }
+
+    /// Returns the rules of a property.
+    pub(crate) fn of_property(&self, name: &str) -> Option<&Self> {
+        self.properties.get(name)
+    }
 }
 
 fn has_rules(schema: &Value) -> bool {

@@ -42,6 +42,41 @@ impl Rules {
     }
 }
 
+impl Node {
+    /// Adds the errors of the rules for a default that stands at `path`: as an update that changes nothing, and, if that is
+    /// valid, as a new value. Returns what is left of the cost `left`; less than 0 if further rules may not be evaluated.
+    pub(crate) fn validate_default(
+        &self,
+        default: &Value,
+        path: &Path<'_>,
+        left: i64,
+        causes: &mut Causes,
+    ) -> i64 {
+        if !self.is_evaluated() {
+            return left;
+        }
+        let mut least = left;
+        for old in [Some(default), None] {
+            let mut found = Causes::default();
+            let mut validator = Validator {
+                left,
+                causes: &mut found,
+            };
+            let ratchet = Ratchet {
+                own: None,
+                parent: None,
+            };
+            let validated = validator.node(self, path, default, old, ratchet);
+            least = least.min(validated.map_or(-1, |()| validator.left));
+            if !found.is_empty() {
+                causes.append(found);
+                break;
+            }
+        }
+        least
+    }
+}
+
 /// Returns whether an object is too wrong for its rules.
 fn is_blocked(causes: &Causes) -> bool {
     let blocking = [

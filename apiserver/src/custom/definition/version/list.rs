@@ -5,8 +5,10 @@ use revstore_watch_cache::status::{FieldPath, StatusCause};
 use serde_json::Value;
 
 use crate::custom::definition::selectable::find_field;
+use crate::custom::rules;
 use crate::custom::schema::{Causes, SCHEMA_NODES_MAX, Schema, SchemaError};
 use crate::custom::text::label_error;
+use crate::evaluation;
 
 /// The maximum number of selectable fields of a version.
 const SELECTABLE_MAX: usize = 8;
@@ -243,13 +245,18 @@ fn check_schema(
     if !parsed.is_unreadable() {
         let structural = parsed.structural_errors(&root);
         let is_structural = structural.is_empty();
+        let mut is_checked = is_structural;
         if is_structural {
-            causes.extend(parsed.default_errors(&root));
+            let defaults =
+                evaluation::compile(schema.as_object(), || parsed.default_errors(schema, &root));
+            is_checked = defaults.is_empty();
+            causes.extend(defaults);
         }
         causes.extend(structural);
         causes.extend(unsupported);
-        if is_structural {
-            crate::custom::rules::check(schema, &root, causes);
+        // Rules are checked where the structure and the defaults are right.
+        if is_checked {
+            rules::check(schema, &root, causes);
         }
         return;
     }

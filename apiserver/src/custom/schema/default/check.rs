@@ -1,8 +1,9 @@
-//! The rules for the defaults of a schema: they must be valid and without unknown fields.
+//! The rules for the defaults of a schema: they must be valid, also by the rules in CEL, and without unknown fields.
 
 use revstore_watch_cache::status::StatusCause;
 use serde_json::{Value, json};
 
+use crate::custom::rules::{Node, OBJECT_COST_MAX, Rules};
 use crate::custom::schema::causes::Causes;
 use crate::custom::schema::embedded::Coercion;
 use crate::custom::schema::node::Schema;
@@ -10,8 +11,8 @@ use crate::custom::schema::path::Path;
 use crate::custom::schema::prune::META_FIELDS;
 
 impl Schema {
-    /// Returns what is wrong with the defaults of the schema, with paths below `path`.
-    pub fn default_errors(&self, path: &str) -> Vec<StatusCause> {
+    /// Returns what is wrong with the defaults of the schema, which was read from `source`, with paths below `path`.
+    pub fn default_errors(&self, source: &Value, path: &str) -> Vec<StatusCause> {
         let mut causes = Causes::default();
         let place = Place {
             root: self,
@@ -19,7 +20,14 @@ impl Schema {
             in_metadata: false,
             above: None,
         };
-        check(self, &place, &Path::root(path), &mut causes);
+        let are_used = self.any(&mut |schema| schema.default.is_some() && schema.has_rules());
+        let rules = are_used.then(|| Rules::of(source)).flatten();
+        let mut checker = Checker {
+            left: OBJECT_COST_MAX,
+            causes: &mut causes,
+        };
+        let root = rules.as_ref().and_then(Rules::root);
+        checker.node(self, root, &place, &Path::root(path));
         causes.into_unique()
     }
 }
@@ -53,48 +61,64 @@ impl Place<'_> {
     }
 }
 
-fn check(schema: &Schema, place: &Place<'_>, path: &Path<'_>, causes: &mut Causes) {
-    if causes.is_full() {
-        return;
-    }
-    let own_place = Place {
-        root: schema,
-        is_root: place.is_root,
-        in_metadata: false,
-        above: None,
-    };
-    let place = if schema.embedded { &own_place } else { place };
-    if let Some(default) = &schema.default {
-        check_default(schema, default, place, &path.child("default"), causes);
-    }
-    if let Some(items) = &schema.items {
-        let below = Place {
-            above: Some((place, Step::Item)),
-            is_root: false,
-            ..*place
+struct Checker<'c> {
+    /// The cost that is left for the rules of all defaults; less than 0 if no further ones are checked.
+    left: i64,
+    causes: &'c mut Causes,
+}
+
+impl Checker<'_> {
+    fn node(&mut self, schema: &Schema, rules: Option<&Node>, place: &Place<'_>, path: &Path<'_>) {
+        if self.causes.is_full() || self.left < 0 {
+            return;
+        }
+        let own_place = Place {
+            root: schema,
+            is_root: place.is_root,
+            in_metadata: false,
+            above: None,
         };
-        check(items, &below, &path.child("items"), causes);
-    }
-    let properties = path.child("properties");
-    for (name, property) in &schema.properties {
-        let is_meta = (schema.embedded || place.is_root) && META_FIELDS.contains(&name.as_str());
-        let below = Place {
-            above: Some((place, Step::Field(name))),
-            is_root: false,
-            in_metadata: place.in_metadata || is_meta,
-            ..*place
-        };
-        check(property, &below, &properties.key(name), causes);
+        let place = if schema.embedded { &own_place } else { place };
+        if let Some(default) = &schema.default {
+            let path = path.child("default");
+            let is_valid = check_default(schema, default, place, &path, self.causes);
+            if let Some(rules) = rules.filter(|_| is_valid) {
+                self.left = rules.validate_default(default, &path, self.left, self.causes);
+            }
+        }
+        if let Some(items) = &schema.items {
+            let below = Place {
+                above: Some((place, Step::Item)),
+                is_root: false,
+                ..*place
+            };
+            let rules = rules.and_then(Node::of_items);
+            self.node(items, rules, &below, &path.child("items"));
+        }
+        let properties = path.child("properties");
+        for (name, property) in &schema.properties {
+            let is_meta =
+                (schema.embedded || place.is_root) && META_FIELDS.contains(&name.as_str());
+            let below = Place {
+                above: Some((place, Step::Field(name))),
+                is_root: false,
+                in_metadata: place.in_metadata || is_meta,
+                ..*place
+            };
+            let rules = rules.and_then(|rules| rules.of_property(name));
+            self.node(property, rules, &below, &properties.key(name));
+        }
     }
 }
 
+/// Adds what is wrong with a default, apart from its rules. Returns whether they are to be evaluated.
 fn check_default(
     schema: &Schema,
     default: &Value,
     place: &Place<'_>,
     path: &Path<'_>,
     causes: &mut Causes,
-) {
+) -> bool {
     let is_object = schema.embedded || place.is_root;
     let field = || path.field();
     let mut how = Coercion {
@@ -128,7 +152,7 @@ fn check_default(
                 errors => format!("must result in valid metadata: [{}]", errors.join(", ")),
             };
             causes.push(StatusCause::invalid(field(), default.clone(), &detail));
-            return;
+            return false;
         }
     } else {
         let mut pruned = default.clone();
@@ -151,21 +175,25 @@ fn check_default(
         }
         if !errors.is_empty() {
             causes.append(errors);
-            return;
+            return false;
         }
     }
-    causes.extend(schema.validate_at(&path.to_string(), default, None));
+    let errors = schema.validate_at(&path.to_string(), default, None);
+    let is_valid = errors.is_empty();
+    causes.extend(errors);
+    is_valid
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     use crate::custom::schema::Schema;
 
     fn errors(property: &Value) -> Vec<String> {
         let schema = json!({"type": "object", "properties": {"a": property}});
-        let causes = Schema::parse(&schema).unwrap().default_errors("s");
+        let parsed = Schema::parse(&schema).unwrap();
+        let causes = parsed.default_errors(&schema, "s");
         causes
             .iter()
             .map(|cause| cause.to_string().replace("s.properties[a]", "a"))
@@ -208,5 +236,100 @@ mod tests {
             errors(&json!({"type": "string", "enum": ["a"], "default": "a"})),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn defaults_must_fulfil_the_rules() {
+        let rules = |rules: &[Value]| -> Value {
+            let rules = rules.iter().map(|rule| match rule {
+                Value::String(_) => json!({"rule": rule}),
+                rule => rule.clone(),
+            });
+            rules.collect()
+        };
+        let number = |default: i64, of: &[Value]| json!({"type": "integer", "default": default, "x-kubernetes-validations": rules(of)});
+        let object = |default: Value, inner: Value, of: &[Value]| {
+            json!({"type": "object", "default": default, "properties": {"b": inner},
+                "x-kubernetes-validations": rules(of)})
+        };
+        let small = &[json!("self < 5")];
+        let optional = |rule: &str| json!({"rule": rule, "optionalOldSelf": true});
+        let failed = "a.default: Invalid value: 5: failed rule: self < 5";
+        for (property, expected) in [
+            (number(4, small), vec![]),
+            (number(5, small), vec![failed]),
+            // An update from the default itself, and if that is valid a new value.
+            (
+                number(5, &[json!("self != oldSelf"), small[0].clone()]),
+                vec![
+                    "a.default: Invalid value: 5: failed rule: self != oldSelf",
+                    failed,
+                ],
+            ),
+            (number(5, &[json!("self == oldSelf")]), vec![]),
+            (
+                number(5, &[optional("oldSelf.hasValue()")]),
+                vec!["a.default: Invalid value: 5: failed rule: oldSelf.hasValue()"],
+            ),
+            (
+                number(5, &[optional("!oldSelf.hasValue()")]),
+                vec!["a.default: Invalid value: 5: failed rule: !oldSelf.hasValue()"],
+            ),
+            (
+                object(json!({"b": 5}), number(4, small), &[]),
+                vec!["a.default.b: Invalid value: 5: failed rule: self < 5"],
+            ),
+            (
+                object(json!({}), number(5, small), &[]),
+                vec!["a.properties[b].default: Invalid value: 5: failed rule: self < 5"],
+            ),
+            (
+                object(
+                    json!({}),
+                    json!({"type": "integer"}),
+                    &[json!("has(self.b)")],
+                ),
+                vec!["a.default: Invalid value: failed rule: has(self.b)"],
+            ),
+            (
+                json!({"type": "array", "items": object(json!({}), json!({"type": "integer"}), &[json!("has(self.b)")])}),
+                vec!["a.items.default: Invalid value: failed rule: has(self.b)"],
+            ),
+            // Rules in `allOf` are evaluated beside others.
+            (
+                json!({"type": "integer", "default": 5, "allOf": [{"x-kubernetes-validations": rules(small)}]}),
+                vec![],
+            ),
+            (
+                json!({"type": "integer", "default": 5, "allOf": [{"x-kubernetes-validations": rules(small)}],
+                    "x-kubernetes-validations": rules(&[json!("self > 0")])}),
+                vec![failed],
+            ),
+            // Rules are not evaluated for what is invalid otherwise.
+            (
+                json!({"type": "integer", "default": 5, "maximum": 4, "x-kubernetes-validations": [{"rule": "self < 5"}]}),
+                vec!["a.default: Invalid value: 5:  in body should be less than or equal to 4"],
+            ),
+        ] {
+            assert_eq!(errors(&property), expected, "{property}");
+        }
+    }
+
+    #[test]
+    fn the_rules_of_all_defaults_share_a_budget() {
+        let costly = json!({
+            "type": "string", "default": "a".repeat(9_000),
+            "x-kubernetes-validations": [{"rule": "self.contains(self)"}],
+        });
+        let wrong = json!({
+            "type": "integer", "default": 5, "x-kubernetes-validations": [{"rule": "self < 5"}],
+        });
+        let names = (10..40).map(|index| format!("p{index}"));
+        let mut properties: Map<_, _> = names.map(|name| (name, costly.clone())).collect();
+        properties.insert("z".to_owned(), wrong);
+        let found = errors(&json!({"type": "object", "properties": properties}));
+        let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with(detail), "{found:?}");
     }
 }
