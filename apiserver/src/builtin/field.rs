@@ -107,6 +107,12 @@ impl<'a> Field<'a> {
         self.step(value, Step::Key(key))
     }
 
+    /// Returns the entry of a map, if it is there.
+    pub(crate) fn entry(&self, key: &str) -> Option<Self> {
+        let (key, value) = self.object()?.get_key_value(key)?;
+        Some(self.step(Some(value), Step::Key(key)))
+    }
+
     /// Returns the items of a list.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         let list = *self;

@@ -15,6 +15,9 @@ use crate::http::{Accepted, Offer, RequestInfo};
 use crate::metrics::Labels;
 use crate::quota::Grant;
 
+/// The maximum number of warnings for an answer, more than one has. Further ones are left out.
+const WARNINGS_MAX: usize = 1_000;
+
 /// A request without its body, and the warnings that its answer will have.
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -101,7 +104,7 @@ impl Exchange {
     pub(crate) fn warn(&self, text: impl Into<String>) {
         let text = text.into();
         let mut warnings = self.warnings.lock();
-        if !warnings.contains(&text) {
+        if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
             warnings.push(text);
         }
     }

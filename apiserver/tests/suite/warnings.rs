@@ -204,3 +204,61 @@ fn addresses_in_a_status_are_warned_of() -> TestResult {
     );
     Ok(())
 }
+
+#[test]
+fn thousands_of_equal_parts_cost_little() -> TestResult {
+    const COUNT: usize = 5_000;
+    let server = ApiServer::builder().start()?;
+    let path = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    let container = json!({"name": "c", "image": "i"});
+    let ports = vec![json!({"containerPort": 80}); COUNT];
+    let host_ports = (1..=COUNT).map(|port| json!({"containerPort": 80, "hostPort": port}));
+    let items = (0..COUNT).map(|index| json!({"key": format!("k{index}"), "path": "same"}));
+    let items: Vec<Value> = items.collect();
+    for (name, spec) in [
+        (
+            "ports",
+            json!({"containers": [{"name": "c", "image": "i", "ports": ports}]}),
+        ),
+        (
+            "host-ports",
+            json!({"containers": [{"name": "c", "image": "i", "ports": host_ports.collect::<Vec<_>>()}]}),
+        ),
+        (
+            "files",
+            json!({"containers": [container], "volumes": [{"name": "v", "configMap": {"name": "m", "items": items}}]}),
+        ),
+    ] {
+        let created = warned(
+            &server,
+            ("POST", path),
+            "application/json",
+            &pod(name, spec),
+            201,
+        );
+        assert!(created.len() < 100, "{name}");
+        assert_eq!(created.is_empty(), name == "host-ports");
+    }
+    // Annotations and containers are not compared with each other.
+    let containers = (0..COUNT).map(|index| json!({"name": format!("c{index}"), "image": "i"}));
+    let name = |index: usize| {
+        (
+            format!("container.apparmor.security.beta.kubernetes.io/c{index}"),
+            json!("runtime/default"),
+        )
+    };
+    let annotations: serde_json::Map<String, Value> = (0..2_000).map(name).collect();
+    let mut many = pod(
+        "many",
+        json!({"containers": containers.collect::<Vec<_>>()}),
+    );
+    many["metadata"]["annotations"] = annotations.into();
+    let created = warned(&server, ("POST", path), "application/json", &many, 201);
+    assert!(
+        !created.is_empty() && created.len() < 100,
+        "{}",
+        created.len()
+    );
+    Ok(())
+}

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use revstore_apiserver::ApiServer;
+use revstore_engine::{KeyRange, Range};
 use serde_json::{Value, json};
 
 use crate::client::exchange::exchange;
@@ -398,6 +400,65 @@ fn a_write_is_answered_with_what_was_stored() -> TestResult {
     assert_eq!(expect("GET", &one, "", "d e"), patched);
     let deleted = expect("DELETE", &one, "", "d e");
     assert_eq!(expect("GET", &one, "", "d e"), deleted);
+    Ok(())
+}
+
+#[test]
+fn a_write_that_changes_nothing_stores_the_newest_form_once() -> TestResult {
+    const JSON_PATCH: &str = "Content-Type: application/json-patch+json\r\n";
+    let hook = HookServer::start(|_, review| Answer::Json(convert(review)));
+    let server = start(&hook)?;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    let change = |patch: &Value| {
+        let text = patch.to_string();
+        let (status, answer) = exchange(server.endpoint(), "PATCH", definition, JSON_PATCH, &text);
+        assert_eq!(status, 200, "{answer}");
+    };
+    let body = thing("v2", "a", &json!({"words": ["a"]}));
+    assert_eq!(send(&server, "POST", V2, &body).0, 201);
+    // A write of what was read has a resource version of its own once.
+    let write_twice = |path: &str| {
+        let (_, read) = value(&send(&server, "GET", path, ""));
+        let mut versions = vec![read["metadata"]["resourceVersion"].clone()];
+        for _ in 0..2 {
+            let (_, read) = value(&send(&server, "GET", path, ""));
+            let (status, written) = value(&send(&server, "PUT", path, &read.to_string()));
+            assert_eq!(status, 200, "{written}");
+            versions.push(written["metadata"]["resourceVersion"].clone());
+        }
+        assert!(versions[0] != versions[1], "{path}: {versions:?}");
+        assert_eq!(versions[1], versions[2], "{path}");
+    };
+    change(&json!([{
+        "op": "add", "path": "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/more",
+        "value": {"type": "string", "default": "x"},
+    }]));
+    let one = format!("{V2}/a");
+    while value(&send(&server, "GET", &one, "")).1["spec"]["more"] != "x" {
+        thread::yield_now();
+    }
+    write_twice(&one);
+    // The same for objects of an earlier storage version, whichever version they are written in.
+    change(&json!([
+        {"op": "replace", "path": "/spec/versions/0/storage", "value": true},
+        {"op": "replace", "path": "/spec/versions/1/storage", "value": false},
+    ]));
+    let stored = || {
+        let engine = server.engine().expect("embedded");
+        let found = engine.range(&Range::of(KeyRange::all())).expect("a range");
+        let found = found
+            .kvs
+            .iter()
+            .filter(|kv| kv.value().starts_with(br#"{"apiVersion":"example.com/"#));
+        let texts = found.map(|kv| String::from_utf8_lossy(kv.value())[..30].to_owned());
+        texts.collect::<Vec<_>>().concat()
+    };
+    assert!(stored().contains("example.com/v2"), "{}", stored());
+    while !stored().contains("example.com/v1") {
+        let (_, read) = value(&send(&server, "GET", &one, ""));
+        let (status, answer) = send(&server, "PUT", &one, &read.to_string());
+        assert!([200, 409].contains(&status), "{answer}");
+    }
     Ok(())
 }
 

@@ -106,7 +106,7 @@ mod tests {
             &mut warnings,
         );
         let expected: Vec<String> = expected.iter().map(|it| format!("a: {it}")).collect();
-        assert_eq!(warnings.0, expected, "{text}");
+        assert_eq!(warnings.texts, expected, "{text}");
     }
 
     // The texts are those of `GetWarningsForIP` and `GetWarningsForCIDR`, as scripts/apiserver prints them.

@@ -9,6 +9,7 @@ mod node_labels;
 mod pod;
 mod storage;
 mod virtual_paths;
+mod volume_sources;
 mod workload;
 
 use std::fmt::Display;
@@ -20,18 +21,47 @@ use super::field::Field;
 pub(crate) use cluster::ENFORCE_SECRETS;
 pub use pod::creation_warnings;
 
+/// The maximum number of warnings about an object, more than an answer has.
+const WARNINGS_MAX: usize = 500;
+/// The maximum number of comparisons of parts of an object with each other. Further parts are not compared: nobody reads so
+/// many warnings.
+const COMPARISONS_MAX: usize = 100_000;
+
 /// What clients are warned of, in the order of kube-apiserver.
-#[derive(Debug, Default)]
-struct Warnings(Vec<String>);
+#[derive(Debug)]
+struct Warnings {
+    texts: Vec<String>,
+    comparisons: usize,
+}
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Self {
+            texts: Vec::new(),
+            comparisons: COMPARISONS_MAX,
+        }
+    }
+}
 
 impl Warnings {
     fn add(&mut self, text: impl Into<String>) {
-        self.0.push(text.into());
+        if self.texts.len() < WARNINGS_MAX {
+            self.texts.push(text.into());
+        }
     }
 
     /// Adds a warning about a field.
     fn at(&mut self, field: &Field<'_>, text: impl Display) {
-        self.0.push(format!("{}: {text}", field.path()));
+        if self.texts.len() < WARNINGS_MAX {
+            self.texts.push(format!("{}: {text}", field.path()));
+        }
+    }
+
+    /// Counts comparisons that would be made. Returns whether they may be.
+    fn may_compare(&mut self, count: usize) -> bool {
+        let left = self.comparisons.checked_sub(count);
+        self.comparisons = left.unwrap_or_default();
+        left.is_some() && self.texts.len() < WARNINGS_MAX
     }
 }
 
@@ -95,7 +125,7 @@ pub fn warnings(object: &JsonObject, old: Option<&JsonObject>) -> Vec<String> {
     };
     let mut warnings = Warnings::default();
     check(&change, &mut warnings);
-    warnings.0
+    warnings.texts
 }
 
 /// Returns the warnings about a status that is written by itself.
@@ -108,7 +138,7 @@ pub fn status_warnings(object: &JsonObject) -> Vec<String> {
         "Ingress" | "Service" => network::balancer(&status, &mut warnings),
         _ => {}
     }
-    warnings.0
+    warnings.texts
 }
 
 /// Returns the warning that every request for a kind gets, or `None`.

@@ -12,8 +12,9 @@ use super::node_labels::{
 };
 use super::storage::check_claim;
 use super::virtual_paths::check_volumes;
+use super::volume_sources::{VOLUMES, check_sources};
 use super::{Change, Warnings};
-use crate::builtin::families::pod::{SECCOMP_CONTAINER, SECCOMP_POD, all_containers, old_profiles};
+use crate::builtin::families::pod::{SECCOMP_CONTAINER, SECCOMP_POD, all_containers, old_profile};
 use crate::builtin::field::Field;
 use crate::builtin::names;
 use crate::builtin::quantity::Quantity;
@@ -36,65 +37,19 @@ const ANNOTATIONS: [(&str, &str); 3] = [
 const USE_SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 const USE_APP_ARMOR: &str = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 
-/// The types of volumes that do not work any more: their names, those in warnings, and the texts.
-const VOLUMES: [(&str, &str, &str); 9] = [
-    (
-        "photonPersistentDisk",
-        "photonPersistentDisk",
-        "deprecated in v1.11, non-functional in v1.16+",
-    ),
-    (
-        "gitRepo",
-        "gitRepo",
-        "deprecated in v1.11, and disabled by default in v1.33+",
-    ),
-    (
-        "scaleIO",
-        "scaleIO",
-        "deprecated in v1.16, non-functional in v1.22+",
-    ),
-    (
-        "flocker",
-        "flocker",
-        "deprecated in v1.22, non-functional in v1.25+",
-    ),
-    (
-        "storageos",
-        "storageOS",
-        "deprecated in v1.22, non-functional in v1.25+",
-    ),
-    (
-        "quobyte",
-        "quobyte",
-        "deprecated in v1.22, non-functional in v1.25+",
-    ),
-    (
-        "glusterfs",
-        "glusterfs",
-        "deprecated in v1.25, non-functional in v1.26+",
-    ),
-    (
-        "cephfs",
-        "cephfs",
-        "deprecated in v1.28, non-functional in v1.31+",
-    ),
-    (
-        "rbd",
-        "rbd",
-        "deprecated in v1.28, non-functional in v1.31+",
-    ),
-];
-
 /// Returns the warnings about a new pod before its annotations with `AppArmor` profiles become fields.
 pub fn creation_warnings(pod: &JsonObject) -> Vec<String> {
     let root = Field::root(pod);
     let mut warnings = Warnings::default();
     if root.child("kind").text() == "Pod" && root.at(&["spec", "os", "name"]).text() != "windows" {
-        for profile in old_profiles(&root).filter(|profile| !profile.is_that_of_pod()) {
-            warnings.at(&profile.annotation, USE_APP_ARMOR);
+        for container in all_containers(&root.child("spec")) {
+            let profile = old_profile(&root, &container);
+            if let Some(profile) = profile.filter(|profile| !profile.is_that_of_pod()) {
+                warnings.at(&profile.annotation, USE_APP_ARMOR);
+            }
         }
     }
-    warnings.0
+    warnings.texts
 }
 
 /// A pod. Only new ones are warned of: programs and not people change them.
@@ -141,12 +96,7 @@ fn check(object: &Field<'_>, is_template: bool, warnings: &mut Warnings) {
         }
     }
     for volume in spec.child("volumes").items() {
-        for (name, shown, text) in VOLUMES {
-            let source = volume.child(name);
-            if source.is_set() {
-                warnings.at(&source.placed(&volume.child(shown)), text);
-            }
-        }
+        check_sources(&volume, &VOLUMES, warnings);
         let claim = volume.at(&["ephemeral", "volumeClaimTemplate", "spec"]);
         check_claim(&claim, warnings);
     }
@@ -166,7 +116,6 @@ fn check(object: &Field<'_>, is_template: bool, warnings: &mut Warnings) {
     if seccomp.is_set() && !spec.at(&["securityContext", "seccompProfile"]).is_set() {
         warnings.at(&seccomp, USE_SECCOMP);
     }
-    let old_profiles: Vec<_> = old_profiles(object).filter(|_| is_template).collect();
     for container in all_containers(&spec) {
         let name = container.child("name").text();
         let key = format!("{SECCOMP_CONTAINER}{name}");
@@ -175,8 +124,9 @@ fn check(object: &Field<'_>, is_template: bool, warnings: &mut Warnings) {
         if seccomp.is_set() && !field.is_set() {
             warnings.at(&seccomp, USE_SECCOMP);
         }
-        let mut own = old_profiles.iter().filter(|it| it.container == name);
-        if let Some(profile) = own.next().filter(|profile| !profile.is_that_of_pod()) {
+        // Those of pods are warned of before they become fields.
+        let profile = old_profile(object, &container).filter(|_| is_template);
+        if let Some(profile) = profile.filter(|profile| !profile.is_that_of_pod()) {
             warnings.at(&profile.annotation, USE_APP_ARMOR);
         }
         for resource in ["memory", "ephemeral-storage"] {
@@ -326,7 +276,7 @@ impl<'a> HostPort<'a> {
 
 /// Warns of ports of all containers that may be the same.
 fn check_ports(spec: &Field<'_>, warnings: &mut Warnings) {
-    let mut seen: HashMap<(i64, &str), Vec<Field<'_>>> = HashMap::new();
+    let mut seen: HashMap<(i64, &str), Vec<(HostPort<'_>, Field<'_>)>> = HashMap::new();
     for port in ports(spec) {
         let number = port.child("containerPort").int().unwrap_or_default();
         let protocol = port.child("protocol").text();
@@ -342,13 +292,16 @@ fn check_ports(spec: &Field<'_>, warnings: &mut Warnings) {
             );
         }
         let others = seen.entry((number, protocol)).or_default();
-        for other in others.iter() {
-            if let Some(conflict) = host.conflict(&HostPort::of(other)) {
+        if !warnings.may_compare(others.len()) {
+            return;
+        }
+        for (other_host, other) in others.iter() {
+            if let Some(conflict) = host.conflict(other_host) {
                 let other = other.path();
                 warnings.at(&port, format!("{conflict} port definition with {other}"));
             }
         }
-        others.push(port);
+        others.push((host, port));
     }
 }
 

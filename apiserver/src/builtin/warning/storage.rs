@@ -2,6 +2,7 @@
 
 use super::node_labels::{check_expressions, deprecation};
 use super::pod::check_fraction;
+use super::volume_sources::{PERSISTENT, check_sources};
 use super::{Change, Warnings};
 use crate::builtin::field::Field;
 
@@ -9,40 +10,6 @@ use crate::builtin::field::Field;
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const USE_STORAGE_CLASS: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
-/// The sources of volumes that do not work any more.
-const SOURCES: [(&str, &str, &str); 6] = [
-    (
-        "cephfs",
-        "cephfs",
-        "deprecated in v1.28, non-functional in v1.31+",
-    ),
-    (
-        "photonPersistentDisk",
-        "photonPersistentDisk",
-        "deprecated in v1.11, non-functional in v1.16+",
-    ),
-    (
-        "scaleIO",
-        "scaleIO",
-        "deprecated in v1.16, non-functional in v1.22+",
-    ),
-    (
-        "storageos",
-        "storageOS",
-        "deprecated in v1.22, non-functional in v1.25+",
-    ),
-    (
-        "glusterfs",
-        "glusterfs",
-        "deprecated in v1.25, non-functional in v1.26+",
-    ),
-    (
-        "rbd",
-        "rbd",
-        "deprecated in v1.28, non-functional in v1.31+",
-    ),
-];
-
 pub(super) fn volume(change: &Change<'_>, warnings: &mut Warnings) {
     let spec = change.new.child("spec");
     let annotations = change.new.at(&["metadata", "annotations"]);
@@ -70,12 +37,7 @@ pub(super) fn volume(change: &Change<'_>, warnings: &mut Warnings) {
     for term in terms.items() {
         check_expressions(&term, warnings);
     }
-    for (name, shown, text) in SOURCES {
-        let source = spec.child(name);
-        if source.is_set() {
-            warnings.at(&source.placed(&spec.child(shown)), text);
-        }
-    }
+    check_sources(&spec, &PERSISTENT, warnings);
 }
 
 pub(super) fn claim(change: &Change<'_>, warnings: &mut Warnings) {

@@ -137,6 +137,9 @@ impl<'a> Files<'a> {
         let (volume, title) = (&self.volume, self.title);
         for mut place in places {
             place.path = place.path.trim_end_matches('/');
+            if !warnings.may_compare(self.seen.len()) {
+                return;
+            }
             for other in self.seen.iter().filter(|other| place.overlaps(other)) {
                 warnings.add(format!(
                     "volume {volume} ({title}): overlapping paths: {place} with {other}"

@@ -322,6 +322,13 @@ impl Converter {
                 .is_ok_and(|object| object.api_version == self.version)
     }
 
+    /// Returns whether the webhook converts an object that is stored in the storage version.
+    pub(crate) fn is_converted_from(&self, object: &Object) -> bool {
+        self.version != self.stored
+            && serde_json::from_slice::<Versioned>(object.value())
+                .is_ok_and(|object| object.api_version == self.stored)
+    }
+
     /// Keeps a converted object.
     fn keep(&self, stored: &Object, value: Bytes) {
         let mut converted = self.converted.lock();

@@ -122,8 +122,10 @@ impl Storage for ConvertingStorage {
                     }
                 }
                 let mut new = update(shown.as_ref())?;
+                // What is stored in an earlier version, or without a default, is written in its new form.
                 if let (Some(shown), Some(current)) = (&shown, &current)
                     && new.value == shown.value_bytes()
+                    && self.converter.is_converted_from(current)
                 {
                     new.value = current.value_bytes();
                 } else {

@@ -1,11 +1,13 @@
 //! The objects of a store in a version that no webhook converts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use futures_util::future::ready;
 use futures_util::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use revstore_watch_cache::api::{
     DeleteOptions, EventStream, GetOptions, ListOptions, ObjectList, ObjectRef, Storage,
     StoreStats, Update, UpdateFn, UpdateOptions, ValidateFn, WatchOptions,
@@ -25,6 +27,9 @@ pub(crate) struct PresentedStorage {
     cache: ResourceCache,
     resource: CustomResource,
     kind: JsonKind,
+    /// The last object that was read for a write, as it is stored and as it is shown: a write reads it more than once. Held
+    /// to look it up or to replace it.
+    last: Arc<Mutex<Option<[Object; 2]>>>,
 }
 
 impl PresentedStorage {
@@ -35,7 +40,21 @@ impl PresentedStorage {
             kind: JsonKind::new(api_version, &*definition.names.kind),
             cache,
             resource,
+            last: Arc::default(),
         }
+    }
+
+    /// Returns an object as it is shown, from memory if it is the one that was asked for before.
+    fn shown_again(&self, object: &Object) -> Result<Object, RequestError> {
+        let is_same = |stored: &Object| {
+            stored.revision() == object.revision() && stored.key() == object.key()
+        };
+        if let Some([_, shown]) = self.last.lock().as_ref().filter(|[last, _]| is_same(last)) {
+            return Ok(shown.clone());
+        }
+        let shown = self.shown(object)?;
+        *self.last.lock() = Some([object.clone(), shown.clone()]);
+        Ok(shown)
     }
 
     fn shown(&self, object: &Object) -> Result<Object, RequestError> {
@@ -70,7 +89,7 @@ fn parsed(value: &[u8]) -> Result<JsonObject, RequestError> {
 impl Storage for PresentedStorage {
     fn assumed(&self, object: &ObjectRef) -> Option<Object> {
         let assumed = Storage::assumed(&self.cache, object)?;
-        self.shown(&assumed).ok()
+        self.shown_again(&assumed).ok()
     }
 
     fn get<'a>(
@@ -80,7 +99,7 @@ impl Storage for PresentedStorage {
     ) -> BoxFuture<'a, Result<Option<Object>, RequestError>> {
         Box::pin(async move {
             let found = Storage::get(&self.cache, object, options).await?;
-            found.map(|found| self.shown(&found)).transpose()
+            found.map(|found| self.shown_again(&found)).transpose()
         })
     }
 
@@ -140,7 +159,8 @@ impl Storage for PresentedStorage {
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let update = Box::new(
             move |current: Option<&Object>| -> Result<Update, RequestError> {
-                let shown = current.map(|current| self.shown(current)).transpose()?;
+                let shown = current.map(|current| self.shown_again(current));
+                let shown = shown.transpose()?;
                 let mut new = update(shown.as_ref())?;
                 new.value = self.to_stored(new.value)?;
                 Ok(new)

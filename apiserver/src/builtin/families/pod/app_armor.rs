@@ -14,11 +14,7 @@ pub(super) const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes
 /// The annotation with the profile of a container that has no field for it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::builtin) struct OldProfile<'a> {
-    /// The name of the container.
-    pub(in crate::builtin) container: &'a str,
     pub(in crate::builtin) annotation: Field<'a>,
-    list: &'static str,
-    index: usize,
     of_pod: Field<'a>,
 }
 
@@ -30,47 +26,39 @@ impl OldProfile<'_> {
     }
 }
 
-/// Returns the annotations with profiles of a pod, or a template, whose containers have no fields for them.
-pub(in crate::builtin) fn old_profiles<'a>(
+/// Returns the annotation of a pod, or a template, with the profile of one of its containers, unless the container has a
+/// field for it.
+pub(in crate::builtin) fn old_profile<'a>(
     object: &Field<'a>,
-) -> impl Iterator<Item = OldProfile<'a>> + use<'a> {
+    container: &Field<'a>,
+) -> Option<OldProfile<'a>> {
+    let context = container.child("securityContext");
+    if context.child("appArmorProfile").is_set() {
+        return None;
+    }
     let annotations = object.at(&["metadata", "annotations"]);
-    let spec = object.child("spec");
-    let of_pod = spec.at(&["securityContext", "appArmorProfile"]);
-    let of = move |list, index, container: Field<'a>| {
-        let name = container.child("name").text();
-        let own = container.at(&["securityContext", "appArmorProfile"]);
-        let mut annotations = annotations.entries();
-        let found = annotations.find(|(key, _)| key.strip_prefix(ANNOTATION) == Some(name));
-        found
-            .filter(|_| !own.is_set())
-            .map(|(_, annotation)| OldProfile {
-                container: name,
-                annotation,
-                list,
-                index,
-                of_pod,
-            })
-    };
-    CONTAINER_LISTS.into_iter().flat_map(move |list| {
-        let containers = spec.child(list).items().enumerate();
-        containers.filter_map(move |(index, container)| of(list, index, container))
+    let key = format!("{ANNOTATION}{}", container.child("name").text());
+    Some(OldProfile {
+        annotation: annotations.entry(&key)?,
+        of_pod: object.at(&["spec", "securityContext", "appArmorProfile"]),
     })
 }
 
 /// Sets the fields of the containers of a new pod whose annotations have other profiles than the pod.
 pub(super) fn copy_to_fields(pod: &mut JsonObject) {
     let root = Field::root(pod);
-    if root.at(&["spec", "os", "name"]).text() == "windows" {
+    let has_annotation = root.at(&["metadata", "annotations"]).len() > 0;
+    if !has_annotation || root.at(&["spec", "os", "name"]).text() == "windows" {
         return;
     }
-    let fields: Vec<(&str, usize, Value)> = old_profiles(&root)
-        .filter(|old| !old.is_that_of_pod())
-        .filter_map(|old| {
-            let field = field_of(old.annotation.text()).filter(is_valid)?;
-            Some((old.list, old.index, field))
-        })
-        .collect();
+    let mut fields: Vec<(&str, usize, Value)> = Vec::new();
+    for list in CONTAINER_LISTS {
+        for (index, container) in root.at(&["spec", list]).items().enumerate() {
+            let old = old_profile(&root, &container).filter(|old| !old.is_that_of_pod());
+            let field = old.and_then(|old| field_of(old.annotation.text()).filter(is_valid));
+            fields.extend(field.map(|field| (list, index, field)));
+        }
+    }
     for (list, index, field) in fields {
         let spec = edit::ensure(pod, "spec");
         let containers = spec.and_then(|spec| spec.get_mut(list)?.as_array_mut());

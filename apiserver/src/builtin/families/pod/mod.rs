@@ -23,7 +23,7 @@ use crate::builtin::field::Field;
 use crate::builtin::rules::Kind;
 
 pub(in crate::builtin) use annotations::{SECCOMP_CONTAINER, SECCOMP_POD};
-pub(in crate::builtin) use app_armor::old_profiles;
+pub(in crate::builtin) use app_armor::old_profile;
 pub(super) use defaults::{default_source, default_template};
 pub use eviction::{
     EvictionCase, budget_of, count_eviction, counts_eviction, mark_evicted, unprocessed_budget,
