@@ -213,11 +213,18 @@ fn all_that_an_advance_goes_to_is_listed_as_pending() {
         .into_iter()
         .find(|it| it.0 == "bookmark" && it.1 != number);
     assert_eq!(other, None);
+    // A controller that begins to wait for a moment between both requests comes before what was listed.
+    let mut since = 0;
     for _ in 0..10 {
-        let first = listed().into_iter().next().expect("an entry");
+        let before = listed();
         let reached = fixture.ok("ClockAdvance", &json!({"to_next": true}));
-        assert_eq!(reached["now"], first.2, "{first:?}");
+        if before.iter().any(|it| reached["now"] == it.2) {
+            assert_eq!(reached["now"], before[0].2, "{before:?}");
+        } else {
+            since += 1;
+        }
     }
+    assert!(since <= 3, "{since}");
     fixture.ok("ClockAdvance", &json!({"by": "100s"}));
     let (status, _) = fixture.send("GET", &format!("{path}/j"), "");
     assert_eq!(status, 404);
