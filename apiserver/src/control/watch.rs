@@ -46,14 +46,22 @@ pub(crate) struct ControlledEvents {
     stream: Arc<WatchStream>,
     /// Completes when the watches of the front have ended. It is not polled again.
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// An event that a rule holds, until the end of the rule.
-    held: Option<(WatchEvent, Removal)>,
+    held: Option<Held>,
+    /// The revision up to which a command has released events, about which rules do not decide.
+    released: Revision,
     state: State,
     /// Whether the record of the end is in the journal.
     is_recorded: bool,
     since: Instant,
     /// The time of the clock at which it ends.
     deadline: Option<Duration>,
+}
+
+/// An event that a rule holds.
+struct Held {
+    event: WatchEvent,
+    /// The end of the rule. `None` when a command has released the event: then it is sent whatever rules decide.
+    until: Option<Removal>,
 }
 
 /// The state of a watch.
@@ -106,6 +114,7 @@ impl WatchControl {
                 let _ = stopped.wait_for(|stopped| *stopped).await;
             }),
             held: None,
+            released: Revision(0),
             state: State::Open,
             is_recorded: false,
             since: Instant::now(),
@@ -152,15 +161,27 @@ impl ControlledEvents {
         if self.watch.take_bookmark() {
             self.events.request_bookmark();
         }
+        if self.watch.take_release()
+            && let Some(held) = &mut self.held
+        {
+            held.until = None;
+            self.released = self.control.staged.revision();
+            self.watch.set_held_by_rule(false);
+        }
         if self.watch.is_held() {
             self.events.defer();
             return Poll::Pending;
         }
         let event = match self.held.take() {
-            Some((event, mut removal)) => {
+            Some(Held { event, until: None }) => return self.send(event),
+            Some(Held {
+                event,
+                until: Some(mut removal),
+            }) => {
                 if Pin::new(&mut removal).poll(context).is_pending() {
                     self.events.defer();
-                    self.held = Some((event, removal));
+                    let until = Some(removal);
+                    self.held = Some(Held { event, until });
                     return Poll::Pending;
                 }
                 self.watch.set_held_by_rule(false);
@@ -181,7 +202,8 @@ impl ControlledEvents {
     /// Decides about an event.
     fn decide(&mut self, event: WatchEvent, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         let interceptor = &self.control.interceptor;
-        if !interceptor.rules.is_empty() {
+        let is_released = (event.revision()).is_some_and(|revision| revision <= self.released);
+        if !is_released && !interceptor.rules.is_empty() {
             let Decision {
                 action, removal, ..
             } = interceptor.rules.decide_events(&self.call());
@@ -193,7 +215,8 @@ impl ControlledEvents {
                     }
                     if let Some(removal) = held {
                         self.watch.set_held_by_rule(true);
-                        self.held = Some((event, removal));
+                        let until = Some(removal);
+                        self.held = Some(Held { event, until });
                         // The next poll waits for the end of the rule.
                         context.waker().wake_by_ref();
                         return Poll::Pending;
@@ -204,6 +227,11 @@ impl ControlledEvents {
                 _ => {}
             }
         }
+        self.send(event)
+    }
+
+    /// Sends an event about which was decided.
+    fn send(&mut self, event: WatchEvent) -> Poll<Option<WatchEvent>> {
         if let Some(revision) = event.revision() {
             self.watch.sent(revision.0);
             let lag = (self.control.staged.revision().0 - revision.0).max(0);

@@ -56,6 +56,28 @@ fn a_rule_holds_until_it_is_removed() {
 }
 
 #[test]
+fn a_command_releases_what_a_rule_holds() {
+    let fixture = Fixture::new(ClockMode::System);
+    let (mut watch, _) = open(&fixture);
+    let mut held_then_released = |names: [&str; 2]| {
+        fixture.put(names[0], "");
+        while fixture.ok("Watches", &json!({}))["watches"][0]["state"] != "held" {}
+        fixture.put(names[1], "");
+        fixture.ok("WatchRelease", &json!({}));
+        for name in names {
+            let event = watch.next().expect("an event");
+            assert_eq!(event["object"]["metadata"]["name"], name);
+        }
+    };
+    fixture.ok("FaultAdd", &json!({"hold": true, "next": 1}));
+    held_then_released(["a", "b"]);
+    // A rule that fires for later events holds these.
+    fixture.ok("FaultAdd", &json!({"hold": true}));
+    held_then_released(["c", "d"]);
+    held_then_released(["e", "f"]);
+}
+
+#[test]
 fn a_canceled_watch_ends_with_an_expired_error_and_a_cut_one_breaks_off() {
     let fixture = Fixture::new(ClockMode::System);
     let (mut watch, _) = open(&fixture);

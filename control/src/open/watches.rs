@@ -53,6 +53,7 @@ pub struct Watch {
     position: AtomicI64,
     is_held: AtomicBool,
     is_held_by_rule: AtomicBool,
+    release: AtomicBool,
     cut: AtomicBool,
     cancel: AtomicBool,
     bookmark: AtomicBool,
@@ -63,7 +64,7 @@ pub struct Watch {
 pub enum WatchCommand {
     /// Its events wait. When the command returns, no later event is sent.
     Hold,
-    /// Its events are sent again, first those that wait.
+    /// Its events are sent again, first those that wait, also for the end of a rule. Rules decide about later ones.
     Release,
     /// Its stream ends with an error, for all watches of the stream.
     Cut,
@@ -172,6 +173,11 @@ impl Watch {
         self.is_held_by_rule.store(is_held, Ordering::Relaxed);
     }
 
+    /// Takes the command to send the events that a rule holds.
+    pub fn take_release(&self) -> bool {
+        self.release.swap(false, Ordering::Acquire)
+    }
+
     /// Takes the command to cut the stream.
     pub fn take_cut(&self) -> bool {
         self.cut.swap(false, Ordering::Acquire)
@@ -191,7 +197,10 @@ impl Watch {
         // Release: pairs with the Acquire of the task.
         match command {
             WatchCommand::Hold => self.is_held.store(true, Ordering::Release),
-            WatchCommand::Release => self.is_held.store(false, Ordering::Release),
+            WatchCommand::Release => {
+                self.is_held.store(false, Ordering::Release);
+                self.release.store(true, Ordering::Release);
+            }
             WatchCommand::Cut => self.cut.store(true, Ordering::Release),
             WatchCommand::CancelCompacted => self.cancel.store(true, Ordering::Release),
             WatchCommand::Bookmark => self.bookmark.store(true, Ordering::Release),
@@ -236,6 +245,7 @@ impl Open {
             stream: stream.clone(),
             is_held: AtomicBool::new(false),
             is_held_by_rule: AtomicBool::new(false),
+            release: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             cancel: AtomicBool::new(false),
             bookmark: AtomicBool::new(false),

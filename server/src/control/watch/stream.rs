@@ -84,7 +84,9 @@ struct OpenWatch {
     missed: Missed,
     /// Whether rules have decided about the next event already.
     is_decided: bool,
-    /// The end of the rule that holds it.
+    /// The revision up to which a command has released events, about which rules do not decide.
+    released: i64,
+    /// The end of the rule that holds it, unless a command has released it.
     hold: Option<Removal>,
     /// Whether further fragments of the last response that was sent follow.
     is_in_fragments: bool,
@@ -177,6 +179,11 @@ impl WatchBody {
             }
             if open.watch.take_cancel() {
                 canceled.push(*id);
+            }
+            if open.watch.take_release() && open.hold.take().is_some() {
+                open.released = self.call.engine.current_revision().0;
+                open.watch.set_held_by_rule(false);
+                self.held_by_rule.remove(id);
             }
             if open.watch.take_bookmark() && self.bookmarks.insert(*id) {
                 self.call.inject(intercept::progress_request());
@@ -429,6 +436,7 @@ impl WatchBody {
                 position,
                 missed: Missed::Nothing,
                 is_decided: false,
+                released: 0,
                 hold: None,
                 is_in_fragments: false,
                 is_canceled_next: None,
@@ -487,6 +495,7 @@ impl WatchBody {
             && is_new
             && !open.is_held()
             && !std::mem::take(&mut open.is_decided)
+            && info.last_event > Some(open.released)
             && !rules.is_empty()
         {
             let keys = std::slice::from_ref(&open.range);

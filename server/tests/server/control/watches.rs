@@ -73,6 +73,34 @@ async fn a_rule_holds_watches_until_it_is_removed() {
 }
 
 #[tokio::test]
+async fn a_command_releases_what_a_rule_holds() {
+    let controlled = Controlled::start();
+    let channel = controlled.connect().await;
+    let mut watch = WatchClientStream::open(channel.clone()).await;
+    watch.create("a", 0).await;
+    let open = &controlled.inner.open;
+    let release = || open.command(None, WatchCommand::Release).unwrap();
+    controlled.add(Selector::default(), Trigger::Next(1), Action::Hold);
+    put(channel.clone(), "a1").await.unwrap();
+    until(|| state(&controlled, 0).0 == WatchState::Held).await;
+    put(channel.clone(), "a2").await.unwrap();
+    release();
+    assert_eq!(watch.next_keys().await, ["a1", "a2"]);
+    until(|| state(&controlled, 0) == (WatchState::Synced, 0)).await;
+    put(channel.clone(), "a3").await.unwrap();
+    assert_eq!(watch.next_keys().await, ["a3"]);
+    // A rule that fires for later events holds these.
+    controlled.add(Selector::default(), Trigger::Always, Action::Hold);
+    for (first, second) in [("a4", "a5"), ("a6", "a7")] {
+        put(channel.clone(), first).await.unwrap();
+        until(|| state(&controlled, 0).0 == WatchState::Held).await;
+        put(channel.clone(), second).await.unwrap();
+        release();
+        assert_eq!(watch.next_keys().await, [first, second]);
+    }
+}
+
+#[tokio::test]
 async fn a_watch_is_canceled_as_compacted_and_its_id_can_be_used_again() {
     let controlled = Controlled::start();
     let channel = controlled.connect().await;
