@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -11,6 +12,7 @@ use super::fault::FaultAdd;
 use super::journal::Journal;
 use super::output::Output;
 use super::store::Store;
+use super::values::{duration, lease};
 
 /// Control a running revstore: its time, its faults, its store and its history.
 #[derive(Debug, Parser)]
@@ -68,6 +70,7 @@ pub(super) enum Verb {
     /// End a lease now, as if its time had passed.
     Expire {
         /// The id, in hexadecimal as etcdctl writes it.
+        #[arg(value_parser = lease)]
         lease: String,
     },
     /// Raise or clear an alarm.
@@ -97,7 +100,7 @@ pub(super) enum Clock {
     /// Move the time forward, and do the work that becomes due.
     Advance {
         /// The duration, such as 90s.
-        #[arg(required_unless_present = "to_next")]
+        #[arg(required_unless_present = "to_next", value_parser = duration)]
         by: Option<String>,
         /// Advance to the next due time.
         #[arg(long, conflicts_with = "by")]
@@ -162,13 +165,13 @@ pub(super) struct Wait {
         value_parser = clap::value_parser!(i64).range(0..))]
     revision: Option<i64>,
     /// Wait until this key is live.
-    #[arg(long, value_name = "K", conflicts_with = "watchers")]
+    #[arg(long, value_name = "K", conflicts_with = "watchers", value_parser = NonEmptyStringValueParser::new())]
     key: Option<String>,
     /// Wait until this number of watches is open.
     #[arg(long, value_name = "N")]
     watchers: Option<u64>,
     /// Fail after this time.
-    #[arg(long, value_name = "5s")]
+    #[arg(long, value_name = "5s", value_parser = duration)]
     timeout: Option<String>,
 }
 
@@ -433,12 +436,16 @@ mod tests {
             "clock fast",
             "clock advance",
             "clock advance 1s --to-next",
+            "clock advance foo",
+            "clock advance -- -1s",
             "store compact x",
             "store compact 0",
             "store dump",
             "store load",
             "store import a b",
             "expire",
+            "expire zzz",
+            "expire 0",
             "alarm ring nospace",
             "alarm raise fire",
             "term",
@@ -446,10 +453,21 @@ mod tests {
             "wait --revision 1 --key k",
             "wait --timeout 1s",
             "wait --key k --watchers 1",
+            "wait --key k --timeout foo",
+            "wait --key=",
             "fault add",
             "fault add --method Put",
             "fault add --error UNAVAILABLE:x --reset",
             "fault add --next 1 --every 2 --reset",
+            "fault add --next 0 --reset",
+            "fault add --every 0 --reset",
+            "fault add --delay foo",
+            "fault add --delay=-1s",
+            "fault add --error nocolon",
+            "fault add --error-after OK:x",
+            "fault add --preset bla",
+            "fault add --http 399",
+            "fault add --http 600",
             "fault add --prefix a --range a:b --reset",
             "fault add --range a --reset",
             "fault add --seed 7 --reset",

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
+use super::values::{duration, failure, preset};
 use crate::fault::RuleError;
 
 /// The actions.
@@ -80,10 +81,10 @@ struct Selector {
 #[command(next_help_heading = "Trigger (default: until cleared)", group = ArgGroup::new("trigger"))]
 struct Trigger {
     /// The next N requests.
-    #[arg(long, value_name = "N", group = "trigger")]
+    #[arg(long, value_name = "N", group = "trigger", value_parser = clap::value_parser!(u64).range(1..))]
     next: Option<u64>,
     /// Every N-th request.
-    #[arg(long, value_name = "N", group = "trigger")]
+    #[arg(long, value_name = "N", group = "trigger", value_parser = clap::value_parser!(u64).range(1..))]
     every: Option<u64>,
     /// Each request with this probability.
     #[arg(long, value_name = "0.1", group = "trigger", value_parser = probability)]
@@ -107,17 +108,17 @@ struct Trigger {
 )]
 struct Action {
     /// Fail before the request is executed.
-    #[arg(long, value_name = "CODE:TEXT", group = "action")]
+    #[arg(long, value_name = "CODE:TEXT", group = "action", value_parser = failure)]
     error: Option<String>,
     /// Execute the request, and replace its answer by an error.
-    #[arg(long, value_name = "CODE:TEXT", group = "action")]
+    #[arg(long, value_name = "CODE:TEXT", group = "action", value_parser = failure)]
     error_after: Option<String>,
     /// Fail with an error of etcd: no-leader, leader-changed, timeout, too-many-requests, nospace, corrupt or
     /// auth-revision.
-    #[arg(long, value_name = "NAME", group = "action")]
+    #[arg(long, value_name = "NAME", group = "action", value_parser = preset)]
     preset: Option<String>,
     /// Wait before the request is executed.
-    #[arg(long, value_name = "2s", group = "action")]
+    #[arg(long, value_name = "2s", group = "action", value_parser = duration)]
     delay: Option<String>,
     /// Wait by the time of the system, not of the clock.
     #[arg(long, requires = "delay", conflicts_with_all = all_but("delay"))]
@@ -147,7 +148,7 @@ struct Action {
     #[arg(long, group = "action")]
     lose_keep_alive: bool,
     /// Answer with this status, on a Kubernetes API.
-    #[arg(long, value_name = "429", group = "action")]
+    #[arg(long, value_name = "429", group = "action", value_parser = clap::value_parser!(u16).range(400..=599))]
     http: Option<u16>,
     /// The seconds of the header Retry-After.
     #[arg(long, value_name = "1", requires = "http", conflicts_with_all = all_but("http"))]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments.rs` | **the verbs**: their arguments, and the request that each sends |
 //! | `fault.rs`, `store.rs`, `journal.rs` | the arguments of `fault add`, the verbs of the store and of the journal |
+//! | `values.rs` | values of arguments that the server parses, too |
 //! | `file.rs` | files that are sent and received |
 //! | `client.rs` | one request over HTTP/1.1 |
 //! | `output.rs` | responses as JSON lines and as tables |
@@ -15,6 +16,7 @@ mod file;
 mod journal;
 mod output;
 mod store;
+mod values;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

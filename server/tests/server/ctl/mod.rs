@@ -463,6 +463,8 @@ fn usage_errors_have_the_status_2_and_help_0() {
         "nothing",
         "clock",
         "clock advance",
+        "clock advance foo",
+        "expire zzz",
         "wait",
         "--url https://127.0.0.1:1 leases",
         "--token-file /nothing leases",

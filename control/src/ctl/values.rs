@@ -1,0 +1,35 @@
+//! The values of arguments that the server parses, too. They are checked before a connection is made and sent as they are
+//! written.
+
+use revstore_host::config::GoDuration;
+
+use crate::fault::{Failure, Preset};
+
+/// Checks a duration, which is not negative.
+pub(super) fn duration(text: &str) -> Result<String, String> {
+    match GoDuration::parse(text) {
+        Ok(GoDuration(nanos)) if nanos < 0 => Err("the duration is negative".to_owned()),
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Checks an error in the form `CODE:TEXT`.
+pub(super) fn failure(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<Failure>();
+    parsed.map_or_else(|error| Err(error.to_string()), |_| Ok(text.to_owned()))
+}
+
+/// Checks the name of an error of etcd.
+pub(super) fn preset(text: &str) -> Result<String, String> {
+    let parsed = text.parse::<Preset>();
+    parsed.map_or_else(|error| Err(error.to_string()), |_| Ok(text.to_owned()))
+}
+
+/// Checks the id of a lease.
+pub(super) fn lease(text: &str) -> Result<String, String> {
+    match u64::from_str_radix(text, 16) {
+        Ok(id) if id > 0 => Ok(text.to_owned()),
+        _ => Err("the id of a lease is a hexadecimal number above 0".to_owned()),
+    }
+}
