@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::{
     responses::{HttpBody, Opaque},
     services::ControlledServices,
-    stage::Stage,
+    stage::{Stage, StagedNode},
 };
 use crate::{
     http::{Dispatch, is_grpc},
@@ -63,6 +63,8 @@ pub(super) struct Caller {
     pub(super) client: Option<Arc<str>>,
     /// Of a request that the gateway converts: what counts it until its call begins.
     pub(super) http: Option<HttpWork>,
+    /// Of a request that the gateway converts: the node that answers it.
+    pub(super) node: Option<Arc<StagedNode>>,
 }
 
 /// What counts a request that is not a call for automatic time. A leaf lock, held for a change.
@@ -119,6 +121,7 @@ impl Controlled {
             address: connection.address,
             client,
             http: None,
+            node: None,
         }
     }
 }
@@ -158,6 +161,7 @@ impl Service<Request<Body>> for Controlled {
                 let work: HttpWork = Arc::new(Mutex::new(activity.start()));
                 let caller = Caller {
                     http: Some(work.clone()),
+                    node: Some(node.clone()),
                     ..caller
                 };
                 let response = CALLER.scope(Arc::new(caller), async move {

@@ -38,8 +38,8 @@ pub(crate) struct ControlledServices {
     pub(super) node_shutdown: Shutdown,
     /// The maximum length of a message of a client.
     pub(super) message_bytes_max: usize,
-    /// Of a call on a connection: the node, which is freed after the call, and the sender. Calls of the gateway belong to a
-    /// request on a connection.
+    /// Of a call on a connection: the node, which is freed after the call, and the sender. Calls of the gateway have those of
+    /// the request that it converts.
     on_connection: Option<(Arc<StagedNode>, Caller)>,
 }
 
@@ -83,9 +83,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (node, caller) = match self.on_connection.take() {
-            Some((node, caller)) => (Some(node), caller),
-            None => (None, Caller::of_gateway()),
+        let (node, caller) = if let Some((node, caller)) = self.on_connection.take() {
+            (Some(node), caller)
+        } else {
+            let mut caller = Caller::of_gateway();
+            (caller.node.take(), caller)
         };
         let address = caller.address;
         let call = CallInfo::new(self, request.uri().path(), request.headers(), caller);

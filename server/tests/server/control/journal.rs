@@ -9,7 +9,7 @@ use revstore_engine::KeyRange;
 use revstore_proto::etcdserverpb::{WatchCancelRequest, watch_request::RequestUnion};
 use tonic::Code;
 
-use super::{Controlled, WatchClientStream, failure, method, until};
+use super::{Controlled, GatewayWatch, WatchClientStream, failure, method, until};
 use crate::support::put;
 
 #[tokio::test]
@@ -128,4 +128,16 @@ async fn each_watch_has_a_record_of_its_end_with_the_reason() {
         (7, "server stopped", None),
     ];
     assert_eq!(ends(&journal_of_server), expected);
+}
+
+#[tokio::test]
+async fn a_watch_of_the_gateway_ends_with_its_store() {
+    let controlled = Controlled::start();
+    let _watch = GatewayWatch::open(&controlled).await;
+    controlled.server.control().unwrap().reset(false).unwrap();
+    until(|| !ends(&controlled.inner.journal).is_empty()).await;
+    assert_eq!(
+        ends(&controlled.inner.journal),
+        [(1, "store replaced", None)]
+    );
 }

@@ -127,6 +127,37 @@ impl WatchClientStream {
     }
 }
 
+/// A watch over the gateway, whose client has ended its request.
+struct GatewayWatch(tokio::io::Lines<tokio::io::BufReader<tokio::net::TcpStream>>);
+
+impl GatewayWatch {
+    /// Creates a watch of the key `a`.
+    async fn open(controlled: &Controlled) -> Self {
+        use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+        let address = controlled.server.address().unwrap();
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let body = r#"{"create_request":{"key":"YQ=="}}"#;
+        let length = body.len();
+        let request =
+            format!("POST /v3/watch HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut watch = Self(tokio::io::BufReader::new(stream).lines());
+        assert_eq!(watch.next().await["created"], true);
+        watch
+    }
+
+    /// Returns the next response.
+    async fn next(&mut self) -> serde_json::Value {
+        loop {
+            let line = self.0.next_line().await.unwrap().expect("a response");
+            if line.starts_with('{') {
+                let object: serde_json::Value = serde_json::from_str(&line).unwrap();
+                return object["result"].clone();
+            }
+        }
+    }
+}
+
 /// Waits until a condition holds, and lets other tasks run meanwhile.
 async fn until(condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + crate::support::WAIT_TIMEOUT;
