@@ -49,6 +49,8 @@ enum Mode {
     Pass,
     /// Nothing is passed on: the call ends.
     Blocked,
+    /// The client has ended the requests of a watch stream, which goes on: only injected messages follow.
+    HalfClosed,
 }
 
 /// A message about which was decided.
@@ -325,13 +327,16 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ControlledRequest<B> {
                     }
                     return Pin::new(&mut body.inner).poll_frame(context);
                 }
-                Mode::Inspect => {}
+                Mode::Inspect | Mode::HalfClosed => {}
             }
             // The client is in the middle of no message: all that came before was passed on.
             if body.call.kind == CallKind::Watch
                 && let Some(injected) = body.call.poll_injected(context.waker())
             {
                 return Poll::Ready(Some(Ok(Frame::data(injected))));
+            }
+            if body.mode == Mode::HalfClosed {
+                return Poll::Pending;
             }
             match body.messages.next(body.call.bytes_max) {
                 Ok(Some(message)) => {
@@ -355,6 +360,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ControlledRequest<B> {
                 },
                 end => {
                     let rest = body.messages.rest();
+                    if rest.is_empty() && end.is_none() && body.call.kind == CallKind::Watch {
+                        body.mode = Mode::HalfClosed;
+                        continue;
+                    }
                     if rest.is_empty() || end.is_some() {
                         return Poll::Ready(end);
                     }
@@ -367,7 +376,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for ControlledRequest<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ready.is_empty()
+        let is_injected = self.call.kind == CallKind::Watch && self.mode != Mode::Pass;
+        !is_injected
+            && self.ready.is_empty()
             && self.waiting.is_none()
             && self.messages.is_empty()
             && self.mode != Mode::Blocked

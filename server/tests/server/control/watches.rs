@@ -11,7 +11,7 @@ use revstore_proto::etcdserverpb::{
 };
 use tonic::Code;
 
-use super::{Controlled, WatchClientStream, failure, method, until};
+use super::{Controlled, GatewayWatch, WatchClientStream, failure, method, until};
 use crate::support::put;
 
 fn state(controlled: &Controlled, index: usize) -> (WatchState, i64) {
@@ -324,4 +324,29 @@ async fn an_advance_passes_each_progress_notification_at_its_time() {
     let one_by_one = count(&[10, 10, 10, 5]).await;
     assert!(one_by_one >= 2, "{one_by_one}");
     assert_eq!(count(&[35]).await, one_by_one);
+}
+
+/// The messages that commands send to the services were read only while the client could still send requests.
+#[tokio::test]
+async fn commands_reach_watches_whose_client_has_ended_its_requests() {
+    let controlled = Controlled::start();
+    let open = &controlled.inner.open;
+    let mut gateway = GatewayWatch::open(&controlled).await;
+    let mut watch = WatchClientStream::open(controlled.connect().await).await;
+    let id = watch.create("a", 0).await;
+    let WatchClientStream {
+        mut responses,
+        requests,
+    } = watch;
+    drop(requests);
+    let engine = controlled.server.engine();
+    assert_eq!(open.command(None, WatchCommand::Bookmark), Ok(2));
+    let progress = responses.message().await.unwrap().unwrap();
+    assert_eq!((progress.watch_id, progress.events.len()), (id, 0));
+    assert_eq!(gateway.next().await["header"]["revision"], "1");
+    assert_eq!(engine.stats().watches, 2);
+    open.command(None, WatchCommand::CancelCompacted).unwrap();
+    assert!(responses.message().await.unwrap().unwrap().canceled);
+    assert_eq!(gateway.next().await["canceled"], true);
+    until(|| engine.stats().watches == 0).await;
 }
