@@ -18,6 +18,7 @@
 //! | `open/` | open connections and watches, the commands to them, and what the server does |
 //! | `target.rs` | the trait of servers that control acts on |
 //! | `address.rs` | the address of a server in a URL |
+//! | `key_text.rs` | keys as texts |
 
 mod address;
 pub mod call;
@@ -27,6 +28,7 @@ pub mod ctl;
 mod error;
 pub mod fault;
 pub mod journal;
+mod key_text;
 pub mod open;
 pub mod replay;
 pub mod service;

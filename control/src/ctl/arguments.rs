@@ -12,6 +12,7 @@ use super::fault::FaultAdd;
 use super::journal::Journal;
 use super::output::Output;
 use super::store::Store;
+use super::table::Columns;
 use super::values::{duration, lease};
 
 /// Control a running revstore: its time, its faults, its store and its history.
@@ -192,16 +193,33 @@ pub(super) enum Body {
 }
 
 /// The columns of watches, of which `-w json` has more.
-const WATCHES: &[&str] = &[
-    "id",
-    "client",
-    "key",
-    "range_end",
-    "start",
-    "position",
-    "lag",
-    "state",
-];
+const WATCHES: Columns = Columns {
+    etcd: &[
+        "id",
+        "key",
+        "range_end",
+        "start",
+        "position",
+        "lag",
+        "state",
+        "connection",
+        "user",
+        "client",
+    ],
+    front: &[
+        "id",
+        "resource",
+        "namespace",
+        "name",
+        "start",
+        "position",
+        "lag",
+        "state",
+        "connection",
+        "user",
+        "client",
+    ],
+};
 
 /// The fields of the response of the clock.
 const CLOCK: Output = Output::Fields(&["mode", "now"]);
@@ -219,7 +237,7 @@ impl Verb {
             Self::Connections => (
                 "Connections",
                 json!({}),
-                Output::Rows(
+                Output::rows(
                     "connections",
                     &["id", "address", "client", "since", "requests"],
                 ),
@@ -227,7 +245,7 @@ impl Verb {
             Self::Leases => (
                 "Leases",
                 json!({}),
-                Output::Rows("leases", &["id", "ttl", "remaining", "keys"]),
+                Output::rows("leases", &["id", "ttl", "remaining", "keys"]),
             ),
             Self::Expire { lease } => (
                 "Expire",
@@ -275,7 +293,7 @@ impl Fault {
             Self::List => (
                 "FaultList",
                 json!({}),
-                Output::Rows("faults", &["id", "fired", "rule"]),
+                Output::rows("faults", &["id", "fired", "rule"]),
             ),
             Self::Clear { id } => (
                 "FaultClear",
@@ -313,7 +331,7 @@ impl Clock {
             Self::Pending => (
                 "ClockPending",
                 json!({}),
-                Output::Rows("pending", &["kind", "id", "due"]),
+                Output::rows("pending", &["kind", "id", "due"]),
             ),
         }
     }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::arguments::Format;
 use super::file::is_standard;
 use super::output::Output;
+use super::table::Columns;
 use super::{DIFFERENT, Failed, USAGE};
 use crate::replay::{Endpoint, Finding, Options, Replay, Selection, Summary};
 use crate::service::TokenFile;
@@ -87,14 +88,57 @@ pub(super) struct ReplayJournal {
 }
 
 /// The columns of the journal, of which `-w json` has more.
-const COLUMNS: &[&str] = &[
-    "number", "time", "event", "method", "client", "code", "revision",
-];
+const COLUMNS: Columns = Columns {
+    etcd: &[
+        "number", "time", "event", "method", "keys", "code", "revision", "duration", "watch",
+        "rule", "user", "client", "reason", "error",
+    ],
+    front: &[
+        "number",
+        "time",
+        "event",
+        "method",
+        "resource",
+        "namespace",
+        "name",
+        "status",
+        "revision",
+        "duration",
+        "watch",
+        "rule",
+        "user",
+        "client",
+        "reason",
+        "error",
+    ],
+};
 
 /// The same, with the requests.
-const COLUMNS_WITH_REQUEST: &[&str] = &[
-    "number", "time", "event", "method", "client", "code", "revision", "request",
-];
+const COLUMNS_WITH_REQUEST: Columns = Columns {
+    etcd: &[
+        "number", "time", "event", "method", "keys", "code", "revision", "duration", "watch",
+        "rule", "user", "client", "reason", "error", "request",
+    ],
+    front: &[
+        "number",
+        "time",
+        "event",
+        "method",
+        "resource",
+        "namespace",
+        "name",
+        "status",
+        "revision",
+        "duration",
+        "watch",
+        "rule",
+        "user",
+        "client",
+        "reason",
+        "error",
+        "request",
+    ],
+};
 
 impl JournalRead {
     /// Returns the request of the verb.

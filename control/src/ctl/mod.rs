@@ -7,7 +7,7 @@
 //! | `values.rs` | values of arguments that the server parses, too |
 //! | `file.rs` | files that are sent and received |
 //! | `client.rs` | one request over HTTP/1.1 |
-//! | `output.rs` | responses as JSON lines and as tables |
+//! | `output.rs`, `table.rs` | responses as JSON lines and as tables |
 
 mod arguments;
 mod client;
@@ -16,6 +16,7 @@ mod file;
 mod journal;
 mod output;
 mod store;
+mod table;
 mod values;
 
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ use clap::Parser;
 use self::arguments::{Arguments, Format, Verb};
 use self::client::Client;
 use self::journal::JournalVerb;
-use self::output::Output;
+use self::output::{Output, Printer};
 
 /// The variable with the URL of the port of control.
 pub const URL_VARIABLE: &str = "REVSTORE_CONTROL";
@@ -115,7 +116,8 @@ fn try_run(arguments: Arguments, url: Option<&str>) -> Result<(), Failed> {
     let call = arguments.verb.call();
     let client = Client::new(url, token_file).map_err(usage)?;
     let is_json = arguments.write_out == Format::Json;
-    let mut print = |line: &[u8]| output::print(&mut out, &call.output, is_json, line);
+    let mut response = Printer::new(&call.output, is_json);
+    let mut print = |line: &[u8]| response.print(&mut out, line);
     let Output::File(path) = &call.output else {
         let sent = runtime.block_on(client.send(call.method, &call.body, print));
         return sent.map_err(Failed::refused);

@@ -103,7 +103,7 @@ impl Store {
                 json!({}),
                 Output::FieldsAndText(FORK, "kubeconfig"),
             ),
-            Self::Forks => ("StoreForks", json!({}), Output::Rows("forks", FORK)),
+            Self::Forks => ("StoreForks", json!({}), Output::rows("forks", FORK)),
             Self::Drop { id } => ("StoreDrop", json!({"id": id}), POINT),
             Self::Reset { keep_revision } => {
                 ("StoreReset", json!({"keep_revision": keep_revision}), POINT)

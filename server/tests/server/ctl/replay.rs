@@ -194,14 +194,9 @@ async fn records_have_the_requests_that_clients_have_sent() {
     );
     let table = tokio::task::block_in_place(|| run(url, "journal --requests --method Put"));
     let table = String::from_utf8(table.stdout).expect("UTF-8");
-    assert!(
-        table
-            .lines()
-            .next()
-            .expect("a line")
-            .ends_with(r"\n\x03key\x12\x05value"),
-        "{table}"
-    );
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].ends_with("  REQUEST"), "{table}");
+    assert!(lines[1].ends_with(r"\n\x03key\x12\x05value"), "{table}");
 }
 
 #[tokio::test]
