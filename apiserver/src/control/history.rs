@@ -1,7 +1,7 @@
 //! Requests as of an earlier revision: those with the header `Revstore-At-Revision`, and those that a rule makes stale.
 
 use http::HeaderMap;
-use revstore_watch_cache::api::{GetOptions, ListOptions};
+use revstore_watch_cache::api::{Expired, GetOptions, ListOptions};
 use revstore_watch_cache::selector::{FieldSelector, Selector};
 use revstore_watch_cache::{Object, RequestError, ResourceCache, Revision};
 
@@ -73,6 +73,10 @@ pub(crate) async fn past_object(
         .resource_version(revision.to_string())
         .resource_version_match("Exact");
     options.selector = selector;
-    let mut list = cache.list(&scope(target), &options).await?;
+    let list = cache.list(&scope(target), &options).await;
+    let mut list = list.map_err(|error| match error {
+        RequestError::Expired(Expired::List) => RequestError::Expired(Expired::Get),
+        error => error,
+    })?;
     list.items.next().transpose()
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::HeaderName;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Parts;
+use http_body_util::{BodyExt as _, Collected, Limited};
 use memchr::memmem;
 use revstore_control::call::FrontObject;
 use revstore_control::fault::{RuleId, code_of_http};
@@ -21,13 +22,18 @@ use revstore_control::open::{Connection, Work};
 use revstore_host::net::{BodyCopy, BodyRead, RequestBody};
 use revstore_watch_cache::{RequestError, Revision};
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::Interceptor;
 use super::stage::StagedFront;
+use crate::decode::MAX_BODY_BYTES;
 use crate::http::{Answer, Body, Chunks};
 
 /// The bytes of an answer among which its resource version is looked for.
 const VERSION_BYTES: usize = 4096;
+
+/// The time in which the body of a creation must arrive whose answer has its name.
+const BODY_TIME: Duration = Duration::from_secs(10);
 
 /// Who sends a request, and what it is about.
 #[derive(Clone, Debug)]
@@ -227,6 +233,14 @@ fn metadata_of(bytes: &[u8]) -> Option<Metadata> {
         serde_json::from_slice(bytes).ok()?
     };
     Some(object.metadata)
+}
+
+/// Returns the name of the object in the body of a creation, empty if there is none in time.
+pub(super) async fn created_name(body: &mut RequestBody) -> String {
+    let read = timeout(BODY_TIME, Limited::new(body, MAX_BODY_BYTES).collect()).await;
+    let bytes = read.ok().and_then(Result::ok).map(Collected::to_bytes);
+    let metadata = bytes.and_then(|bytes| metadata_of(&bytes));
+    metadata.map_or_else(String::new, |metadata| metadata.name)
 }
 
 impl Drop for RequestRecord {

@@ -18,7 +18,7 @@ use revstore_watch_cache::{RequestError, Revision};
 
 use super::Stage;
 use super::history::{self, check_not_future};
-use super::record::{RequestRecord, Sender, finished};
+use super::record::{RequestRecord, Sender, created_name, finished};
 use super::stage::StagedFront;
 use super::statuses::{failure_status, status_of};
 use super::watch::WatchControl;
@@ -98,9 +98,16 @@ impl ControlledService {
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let sender = self.sender(&staged, &parts.headers, &info).await;
         let mut record = RequestRecord::new(interceptor.clone(), sender.clone(), &parts);
-        let body = record.copy(body);
+        let mut body = record.copy(body);
         let decided = self
-            .decide(&staged, &mut record, &mut work, &parts.headers, &info)
+            .decide(
+                &staged,
+                &mut record,
+                &mut work,
+                &parts.headers,
+                &info,
+                &mut body,
+            )
             .await;
         let (at, replacement, delayed, is_last) = match decided {
             Ok(Decided::Execute {
@@ -185,6 +192,7 @@ impl ControlledService {
         work: &mut Work,
         headers: &HeaderMap,
         info: &RequestInfo,
+        body: &mut RequestBody,
     ) -> Result<Decided, RequestError> {
         let at = history::requested(headers, info)?;
         if let Some(revision) = at {
@@ -207,7 +215,8 @@ impl ControlledService {
             return Ok(execute(at, delayed, false));
         };
         record.rule = Some(rule);
-        if let Some(status) = status_of(&action, info) {
+        let name = failed_name(&action, info, body).await;
+        if let Some(status) = status_of(&action, info, &name) {
             return Ok(Decided::Answer(status));
         }
         let commands = self.connection.as_ref().map(|it| it.commands());
@@ -311,6 +320,18 @@ fn object(info: &RequestInfo) -> FrontObject {
         namespace: target.shown_namespace().to_owned(),
         name: name.to_owned(),
     }
+}
+
+/// Returns the name of the object for an error. That of an object that exists already is in the body of its creation.
+async fn failed_name(action: &Action, info: &RequestInfo, body: &mut RequestBody) -> String {
+    let name = info.target.as_ref().map_or("", |target| &*target.name);
+    if name.is_empty()
+        && info.verb == "create"
+        && matches!(action, Action::Http { status: 409, .. })
+    {
+        return created_name(body).await;
+    }
+    name.to_owned()
 }
 
 /// Returns an error in the media type that the client accepts.

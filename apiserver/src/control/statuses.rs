@@ -7,8 +7,8 @@ use revstore_watch_cache::status::{Reason, ResourceName, Status};
 
 use crate::http::{RequestInfo, Target};
 
-/// Returns the error that an action answers with, before the request is executed.
-pub(super) fn status_of(action: &Action, info: &RequestInfo) -> Option<Status> {
+/// Returns the error that an action answers with, before the request is executed, which is for the object with this name.
+pub(super) fn status_of(action: &Action, info: &RequestInfo, name: &str) -> Option<Status> {
     match action {
         Action::Error(failure) => Some(failure_status(failure)),
         Action::Preset(preset) => Some(preset_status(*preset)),
@@ -16,7 +16,7 @@ pub(super) fn status_of(action: &Action, info: &RequestInfo) -> Option<Status> {
             status,
             retry_after,
         } => {
-            let answer = http_status(*status, info);
+            let answer = http_status(*status, info, name);
             Some(match (retry_after, *status) {
                 (Some(seconds), _) => answer.with_retry_after(*seconds),
                 _ => answer,
@@ -49,19 +49,26 @@ fn preset_status(preset: Preset) -> Status {
 }
 
 /// Returns the error with a status of HTTP, in the words of kube-apiserver where it has some.
-fn http_status(status: u16, info: &RequestInfo) -> Status {
+fn http_status(status: u16, info: &RequestInfo, name: &str) -> Status {
     let none = Target::default();
     let target = info.target.as_ref().unwrap_or(&none);
     let resource = ResourceName::new(&*target.group, &*target.resource);
     match status {
         401 => Status::unauthorized(),
-        404 => Status::not_found(&resource, &target.name),
-        409 if info.verb == "create" => Status::already_exists(&resource, &target.name),
+        404 => Status::not_found(&resource, name),
+        409 if info.verb == "create" => Status::already_exists(&resource, name),
         409 => {
             let detail = "the object has been modified; please apply your changes to the latest version and try again";
-            Status::conflict(&resource, &target.name, detail)
+            Status::conflict(&resource, name, detail)
         }
-        410 => RequestError::Expired(Expired::List).status(),
+        410 => {
+            let expired = match info.verb {
+                "get" => Expired::Get,
+                "watch" => Expired::Watch,
+                _ => Expired::List,
+            };
+            RequestError::Expired(expired).status()
+        }
         429 => with_code(429, "Too many requests, please try again later."),
         503 => Status::service_unavailable("the server is currently unable to handle the request"),
         504 => Status::timeout("request did not complete within the allotted timeout"),

@@ -99,6 +99,7 @@ impl WatchControl {
             range_end: Bytes::new(),
             start: start.saturating_add(1),
             front: Some(sender.object.clone()),
+            is_without_bookmarks: !options.allow_bookmarks,
         };
         let stream = Arc::new(WatchStream::default());
         let watch = self.interceptor.open.watch_created(info, &stream);

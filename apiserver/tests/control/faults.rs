@@ -33,6 +33,19 @@ fn the_next_updates_conflict() {
 }
 
 #[test]
+fn an_object_that_exists_already_has_the_name_in_the_body() {
+    let fixture = Fixture::new(ClockMode::System);
+    let rule = json!({"verb": "create", "next": 1, "http": {"status": 409}});
+    fixture.ok("FaultAdd", &rule);
+    let object = json!({"metadata": {"name": "a"}}).to_string();
+    let (status, answer) = fixture.send("POST", MAPS, &object);
+    assert_eq!((status, &answer["reason"]), (409, &json!("AlreadyExists")));
+    assert_eq!(answer["message"], "configmaps \"a\" already exists");
+    assert_eq!(answer["details"]["name"], "a");
+    assert_eq!(fixture.send("POST", MAPS, &object).0, 201);
+}
+
+#[test]
 fn too_many_requests_have_a_time_to_wait() {
     let fixture = Fixture::new(ClockMode::System);
     let rule = json!({"verb": "list", "next": 1, "http": {"status": 429, "retry_after": 3}});

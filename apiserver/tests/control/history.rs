@@ -43,7 +43,9 @@ fn objects_and_lists_are_read_as_of_a_revision() {
     fixture.ok("StoreCompact", &json!({}));
     let (status, answer) = at(MAPS, &first.to_string());
     assert_eq!((status, &answer["reason"]), (410, &json!("Expired")));
-    assert_eq!(at(&object, &first.to_string()).0, 410);
+    let (status, answer) = at(&object, &first.to_string());
+    let message = "The resourceVersion for the provided get is too old.";
+    assert_eq!((status, &answer["message"]), (410, &json!(message)));
 }
 
 #[test]

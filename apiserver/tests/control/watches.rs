@@ -108,6 +108,17 @@ fn a_bookmark_is_sent_now() {
 }
 
 #[test]
+fn bookmarks_count_only_for_watches_that_allow_them() {
+    let fixture = Fixture::new(ClockMode::Manual);
+    let _watch = open(&fixture);
+    let _without = Watch::open(&fixture.server, &format!("{MAPS}?watch=true"));
+    fixture.ok("Wait", &json!({"watchers": 2}));
+    assert_eq!(fixture.ok("WatchBookmark", &json!({}))["watches"], 1);
+    assert_eq!(fixture.ok("WatchBookmark", &json!({"id": 2}))["watches"], 0);
+    assert_eq!(fixture.ok("WatchHold", &json!({}))["watches"], 2);
+}
+
+#[test]
 fn a_server_stops_while_all_watches_are_held() {
     let fixture = Fixture::new(ClockMode::System);
     let (mut watch, _) = open(&fixture);

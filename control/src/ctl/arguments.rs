@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::fault::FaultAdd;
@@ -99,12 +99,13 @@ pub(super) enum Clock {
     /// Let time jump to the next due time whenever nothing happens.
     Auto,
     /// Move the time forward, and do the work that becomes due.
+    #[command(group = ArgGroup::new("to").required(true))]
     Advance {
         /// The duration, such as 90s.
-        #[arg(required_unless_present = "to_next", value_parser = duration)]
+        #[arg(group = "to", value_parser = duration)]
         by: Option<String>,
         /// Advance to the next due time.
-        #[arg(long, conflicts_with = "by")]
+        #[arg(long, group = "to")]
         to_next: bool,
     },
     /// List the work that is due later.
@@ -160,16 +161,16 @@ pub(super) enum Term {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("condition").required(true))]
 pub(super) struct Wait {
     /// Wait for this revision or a later one.
-    #[arg(long, value_name = "N", required_unless_present_any = ["key", "watchers"], conflicts_with_all = ["key", "watchers"],
-        value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "N", group = "condition", value_parser = clap::value_parser!(i64).range(0..))]
     revision: Option<i64>,
     /// Wait until this key is live.
-    #[arg(long, value_name = "K", conflicts_with = "watchers", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "K", group = "condition", value_parser = NonEmptyStringValueParser::new())]
     key: Option<String>,
     /// Wait until this number of watches is open.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", group = "condition")]
     watchers: Option<u64>,
     /// Fail after this time.
     #[arg(long, value_name = "5s", value_parser = duration)]
@@ -445,6 +446,21 @@ mod tests {
         for (line, expected) in cases {
             assert_eq!(call(line).as_deref(), Some(expected), "{line}");
         }
+    }
+
+    #[test]
+    fn errors_name_all_that_can_be_given() {
+        let check = |line: &str, names: &[&str]| {
+            let arguments = ["revstore ctl"].into_iter().chain(line.split(' '));
+            let error = Arguments::try_parse_from(arguments)
+                .unwrap_err()
+                .to_string();
+            for name in names {
+                assert!(error.contains(name), "{line}: {error}");
+            }
+        };
+        check("clock advance", &["BY", "--to-next"]);
+        check("wait", &["--revision <N>", "--key <K>", "--watchers <N>"]);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct WatchInfo {
     pub start: i64,
     /// What a watch of a Kubernetes API is about.
     pub front: Option<Arc<FrontObject>>,
+    /// Whether it gets no bookmark, because its client has not asked for any.
+    pub is_without_bookmarks: bool,
 }
 
 /// An open watch. The task of its stream looks at the flags before it sends something.
@@ -283,7 +285,8 @@ impl Open {
         open.iter().map(|watch| watch.status(current)).collect()
     }
 
-    /// Gives a command to a watch, or to all that are open. Returns their number.
+    /// Gives a command to a watch, or to all that are open. Returns the number of those on which it has an effect: a watch
+    /// without bookmarks gets none.
     ///
     /// # Errors
     /// There is no watch with this number.
@@ -295,6 +298,11 @@ impl Open {
                 vec![open.get(&id).cloned().ok_or(OpenError::NoSuchWatch(id))?]
             }
         };
+        let is_without_effect =
+            |watch: &Watch| command == WatchCommand::Bookmark && watch.info.is_without_bookmarks;
+        let watches: Vec<_> = { watches.into_iter() }
+            .filter(|watch| !is_without_effect(watch))
+            .collect();
         for watch in &watches {
             watch.command(command);
         }

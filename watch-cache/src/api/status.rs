@@ -270,6 +270,8 @@ impl fmt::Display for Conflict {
 pub enum Expired {
     /// The revision of an exact list is compacted.
     List,
+    /// The revision as of which an object is read is compacted.
+    Get,
     /// The revision of a continue token is compacted.
     Continue {
         /// A token that continues at the latest revision, which makes the list inconsistent.
@@ -307,6 +309,7 @@ impl fmt::Display for Expired {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List => f.write_str("The resourceVersion for the provided list is too old."),
+            Self::Get => f.write_str("The resourceVersion for the provided get is too old."),
             Self::Continue { token: Some(_) } => f.write_str(
                 "The provided continue parameter is too old to display a consistent list result. \
                  You can start a new list without the continue parameter, or use the continue \

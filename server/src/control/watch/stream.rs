@@ -413,6 +413,7 @@ impl WatchBody {
             self.canceled.remove(&info.watch_id);
             let watch_info = WatchInfo {
                 front: None,
+                is_without_bookmarks: false,
                 client: self.call.client.clone(),
                 user: self.call.user.clone(),
                 connection: self.call.connection.as_ref().map(|it| it.id()),
