@@ -1,4 +1,4 @@
-//! Keys as texts for people and for the command line: [`escape`] and its inverse.
+//! Keys as texts for people and for the command line: [`escape`] and its inverse, [`unescape`].
 
 use std::fmt::Write as _;
 
@@ -28,6 +28,43 @@ pub(crate) fn escape(key: &[u8], separators: &[char]) -> String {
     text
 }
 
+/// Returns the key of a text with the escapes of [`escape`]. A text without a backslash is the key.
+pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
+    let mut key = Vec::new();
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        key.extend_from_slice(plain.as_bytes());
+        let (byte, length) = match *escaped.as_bytes() {
+            [b'x', high, low, ..] => (hex_byte(high, low), 3),
+            [c @ (b'\\' | b':' | b','), ..] => (Some(c), 1),
+            _ => (None, 0),
+        };
+        let byte = byte.ok_or(
+            "a backslash must be followed by another one, by a separator (: or ,) or by x and two hexadecimal digits",
+        )?;
+        key.push(byte);
+        rest = &escaped[length..];
+    }
+    key.extend_from_slice(rest.as_bytes());
+    Ok(key)
+}
+
+fn hex_byte(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte| char::from(byte).to_digit(16);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+/// Splits a text at the first colon that is not escaped.
+pub(crate) fn split_range(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    let at = text.bytes().position(|byte| {
+        let is_separator = byte == b':' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_separator
+    })?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +75,31 @@ mod tests {
         assert_eq!(escape(b"a:b\\", &[':']), "a\\:b\\\\");
         assert_eq!(escape(b"\0\n\xff\xc3", &[]), "\\x00\\x0a\\xff\\xc3");
         assert_eq!(escape("\u{85}".as_bytes(), &[]), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn texts_are_keys_again() {
+        for key in [
+            &b""[..],
+            b"a",
+            "é:\\,".as_bytes(),
+            b"\0\n\xff\xc3",
+            b"\\x00",
+        ] {
+            for separators in [&[][..], &[':'], &[':', ',']] {
+                assert_eq!(unescape(&escape(key, separators)).unwrap(), key);
+            }
+        }
+        for text in ["\\", "a\\b", "\\x", "\\x0", "\\xg0", "\\xé"] {
+            assert!(unescape(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_split_at_the_first_colon_that_is_not_escaped() {
+        assert_eq!(split_range("a:b:c"), Some(("a", "b:c")));
+        assert_eq!(split_range("a\\:b:c"), Some(("a\\:b", "c")));
+        assert_eq!(split_range("a\\\\:b"), Some(("a\\\\", "b")));
+        assert_eq!(split_range("a\\:b"), None);
     }
 }

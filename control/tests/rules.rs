@@ -283,6 +283,29 @@ fn rules_are_printed_as_flags() {
 }
 
 #[test]
+fn keys_are_printed_with_escapes() {
+    let check = |keys, expected: &str| {
+        let selector = Selector {
+            keys: Some(keys),
+            ..Selector::default()
+        };
+        let rule = Rule {
+            selector,
+            trigger: Trigger::Always,
+            action: Action::Reset,
+        };
+        assert_eq!(rule.to_string(), format!("{expected} --reset"));
+    };
+    check(
+        KeySelector::Range("a:b".into(), "c".into()),
+        r"--range 'a\:b:c'",
+    );
+    check(KeySelector::Prefix("a:b".into()), "--prefix a:b");
+    let binary: &[u8] = b"\xff\n\\";
+    check(KeySelector::Prefix(binary.into()), r"--prefix '\xff\x0a\\'");
+}
+
+#[test]
 fn only_keep_alives_are_lost() {
     let rules = Rules::new(&METHODS);
     let add = |trigger, action| {

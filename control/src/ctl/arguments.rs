@@ -385,6 +385,10 @@ mod tests {
                 r#"FaultAdd {"delay":{"time":"2s","wall":true},"probability":0.5,"range":{"key":"YQ==","range_end":"Yg=="},"seed":7}"#,
             ),
             (
+                r"fault add --range a\:b:c\xff --reset",
+                r#"FaultAdd {"range":{"key":"YTpi","range_end":"Y/8="},"reset":true}"#,
+            ),
+            (
                 "fault add --http 429 --retry-after 1 --verb list --resource deployments.apps",
                 r#"FaultAdd {"http":{"retry_after":1,"status":429},"resource":"deployments.apps","verb":"list"}"#,
             ),
@@ -504,6 +508,8 @@ mod tests {
             "fault add --http 600",
             "fault add --prefix a --range a:b --reset",
             "fault add --range a --reset",
+            r"fault add --range a\:b --reset",
+            r"fault add --prefix a\b --reset",
             "fault add --seed 7 --reset",
             "fault add --probability nan --reset",
             "fault add --probability inf --reset",

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
-use super::values::{duration, failure, preset};
+use super::values::{duration, failure, key, preset, range};
 use crate::fault::RuleError;
 
 /// The actions.
@@ -48,12 +49,13 @@ struct Selector {
     /// These methods, such as Range or KV/Range, comma-separated; by default all.
     #[arg(long, value_name = "Range[,Txn...]", value_delimiter = ',')]
     method: Vec<String>,
-    /// Requests for keys with this prefix.
-    #[arg(long, value_name = "P", group = "keys")]
-    prefix: Option<String>,
+    /// Requests for keys with this prefix. Of a prefix or range, \\ stands for a backslash, \: for a colon and \xNN for the
+    /// byte with this hexadecimal number.
+    #[arg(long, value_name = "P", group = "keys", value_parser = key)]
+    prefix: Option<Bytes>,
     /// Requests for keys from A to B, which is not included.
     #[arg(long, value_name = "A:B", group = "keys", value_parser = range)]
-    range: Option<(String, String)>,
+    range: Option<(Bytes, Bytes)>,
     /// Requests of this user.
     #[arg(long, value_name = "U")]
     user: Option<String>,
@@ -168,11 +170,6 @@ fn probability(text: &str) -> Result<f64, String> {
         return Ok(probability);
     }
     Err(RuleError::InvalidProbability(probability).to_string())
-}
-
-fn range(text: &str) -> Result<(String, String), String> {
-    let (start, end) = text.split_once(':').ok_or("a range is written as A:B")?;
-    Ok((start.to_owned(), end.to_owned()))
 }
 
 impl FaultAdd {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `arguments.rs` | **the verbs**: their arguments, and the request that each sends |
 //! | `fault.rs`, `store.rs`, `journal.rs` | the arguments of `fault add`, the verbs of the store and of the journal |
-//! | `values.rs` | values of arguments that the server parses, too |
+//! | `values.rs` | values of arguments, checked before a connection is made |
 //! | `file.rs` | files that are sent and received |
 //! | `client.rs` | one request over HTTP/1.1 |
 //! | `output.rs`, `table.rs` | responses as JSON lines and as tables |

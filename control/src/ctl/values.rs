@@ -1,9 +1,11 @@
-//! The values of arguments that the server parses, too. They are checked before a connection is made and sent as they are
+//! The values of arguments. Those that the server parses, too, are checked before a connection is made, and sent as they are
 //! written.
 
+use bytes::Bytes;
 use revstore_host::config::GoDuration;
 
 use crate::fault::{Failure, Preset};
+use crate::key_text::{split_range, unescape};
 
 /// Checks a duration, which is not negative.
 pub(super) fn duration(text: &str) -> Result<String, String> {
@@ -32,4 +34,15 @@ pub(super) fn lease(text: &str) -> Result<String, String> {
         Ok(id) if id > 0 => Ok(text.to_owned()),
         _ => Err("the id of a lease is a hexadecimal number above 0".to_owned()),
     }
+}
+
+/// Returns a key, which is written with escapes.
+pub(super) fn key(text: &str) -> Result<Bytes, String> {
+    unescape(text).map(Bytes::from)
+}
+
+/// Returns the keys on both sides of the first colon that is not escaped.
+pub(super) fn range(text: &str) -> Result<(Bytes, Bytes), String> {
+    let (start, end) = split_range(text).ok_or("a range is written as A:B")?;
+    Ok((key(start)?, key(end)?))
 }

@@ -6,6 +6,7 @@ use super::action::{Action, Failure, HTTP_ERRORS};
 use super::selector::{FrontSelector, KeySelector, Selector};
 use super::trigger::Trigger;
 use crate::call::{Method, MethodKind, is_named};
+use crate::key_text::escape;
 
 /// The number of a rule. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -349,12 +350,12 @@ impl fmt::Display for Rule {
         if !selector.methods.is_empty() {
             flag("method", Some(&selector.methods.join(",")))?;
         }
-        let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
         match &selector.keys {
             None => {}
-            Some(KeySelector::Prefix(prefix)) => flag("prefix", Some(&text(prefix)))?,
+            Some(KeySelector::Prefix(prefix)) => flag("prefix", Some(&escape(prefix, &[])))?,
             Some(KeySelector::Range(start, end)) => {
-                flag("range", Some(&format!("{}:{}", text(start), text(end))))?;
+                let [start, end] = [start, end].map(|key| escape(key, &[':']));
+                flag("range", Some(&format!("{start}:{end}")))?;
             }
         }
         let connection = selector.connection.map(|id| id.to_string());
