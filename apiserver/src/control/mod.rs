@@ -57,12 +57,22 @@ impl Interceptor {
     /// Creates an interceptor without rules for a server with this clock.
     pub(crate) fn new(clock: &ControlClock) -> Self {
         Self {
-            rules: Rules::of_front(),
+            rules: Rules::of_front(cluster_scoped()),
             open: Open::new(),
             journal: Journal::new(),
             delays: Delays::new(Arc::new(clock.clone())),
         }
     }
+}
+
+/// Returns the built-in resources that are in no namespace, except namespaces, which are in themselves.
+fn cluster_scoped() -> impl Iterator<Item = String> {
+    let resources = revstore_kinds::resources();
+    let resources = resources.filter(|it| !it.namespaced() && it.plural() != "namespaces");
+    resources.map(|resource| match resource.group() {
+        "" => resource.plural().to_owned(),
+        group => format!("{}.{group}", resource.plural()),
+    })
 }
 
 /// Creates the control of a server with this clock.

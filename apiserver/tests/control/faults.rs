@@ -123,6 +123,11 @@ fn rules_select_by_client_and_user_and_are_checked() {
         json!({"verb": "list", "resource": "/readyz", "reset": true}),
         json!({"resource": "/readyz", "name": "x", "reset": true}),
         json!({"http": {"status": 200}}),
+        json!({"http": {"status": 503, "retry_after": 0}}),
+        json!({"resource": "Pods", "reset": true}),
+        json!({"resource": "nodes", "namespace": "x", "reset": true}),
+        json!({"resource": "clusterroles.rbac.authorization.k8s.io", "namespace": "x", "reset": true}),
+        json!({"resource": "nodes/status", "namespace": "x", "reset": true}),
         json!({"stale_revision": 3, "reset": true}),
         json!({"error": "600:x"}),
     ] {
@@ -134,6 +139,9 @@ fn rules_select_by_client_and_user_and_are_checked() {
         json!({"verb": "post", "resource": "/version", "reset": true}),
         json!({"verb": "get", "resource": "/readyz", "reset": true}),
         json!({"verb": "list", "name": "x", "reset": true}),
+        json!({"resource": "namespaces", "namespace": "x", "reset": true}),
+        json!({"resource": "pods/log", "namespace": "x", "reset": true}),
+        json!({"resource": "/Path", "reset": true}),
     ] {
         fixture.ok("FaultAdd", &possible);
     }

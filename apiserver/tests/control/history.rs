@@ -227,6 +227,19 @@ fn the_journal_has_requests_with_their_outcome() {
 }
 
 #[test]
+fn the_journal_is_read_by_verbs() {
+    let fixture = Fixture::new(ClockMode::System);
+    fixture.send("GET", MAPS, "");
+    let read = |method: &str| fixture.control("JournalRead", &json!({"methods": [method]}));
+    assert_eq!(read("list").1["method"], "list");
+    assert_eq!(read("get"), (200, json!(null)));
+    for unknown in ["Put", "GET", ""] {
+        let (status, answer) = read(unknown);
+        assert_eq!((status, &answer["code"]), (400, &json!(3)), "{answer}");
+    }
+}
+
+#[test]
 fn the_names_of_created_objects_are_those_of_the_answers() {
     let fixture = Fixture::new(ClockMode::System);
     let object =

@@ -505,6 +505,7 @@ mod tests {
             "fault add --error-after OK:x",
             "fault add --preset bla",
             "fault add --http 399",
+            "fault add --http 503 --retry-after 0",
             "fault add --http 600",
             "fault add --prefix a --range a:b --reset",
             "fault add --range a --reset",

@@ -153,7 +153,7 @@ struct Action {
     #[arg(long, value_name = "429", group = "action", value_parser = clap::value_parser!(u16).range(400..=599))]
     http: Option<u16>,
     /// The seconds of the header Retry-After.
-    #[arg(long, value_name = "1", requires = "http", conflicts_with_all = all_but("http"))]
+    #[arg(long, value_name = "1", requires = "http", conflicts_with_all = all_but("http"), value_parser = clap::value_parser!(u32).range(1..))]
     retry_after: Option<u32>,
     /// Answer lists and gets from an earlier revision, on a Kubernetes API.
     #[arg(long, group = "action")]

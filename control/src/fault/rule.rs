@@ -1,5 +1,6 @@
 //! One rule: its checks, and its text.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::action::{Action, Failure, HTTP_ERRORS};
@@ -98,6 +99,9 @@ pub enum RuleError {
     /// The HTTP status is no error.
     #[error("invalid status {0}: it must be from 400 to 599")]
     InvalidStatus(u16),
+    /// The time to wait is no time, which no header has.
+    #[error("invalid time 0 of Retry-After: it must be above 0, or left out")]
+    InvalidRetryAfter,
     /// The error to answer with is no error.
     #[error("an error needs a code other than OK")]
     NotAnError,
@@ -168,8 +172,8 @@ impl Rule {
         Ok(positions)
     }
 
-    /// Checks the parts of a rule for requests to a Kubernetes API.
-    pub(crate) fn check_front(&self) -> Result<(), RuleError> {
+    /// Checks the parts of a rule for requests to a Kubernetes API with these resources in no namespace.
+    pub(crate) fn check_front(&self, cluster_scoped: &BTreeSet<String>) -> Result<(), RuleError> {
         let selector = &self.selector;
         if !selector.methods.is_empty() {
             return Err(RuleError::OnlyEtcd("--method"));
@@ -178,6 +182,7 @@ impl Rule {
             return Err(RuleError::OnlyEtcd("a selector of keys"));
         }
         selector.front.check()?;
+        selector.front.check_namespace(cluster_scoped)?;
         self.check_trigger()?;
         let action = self.action_flag();
         let mismatch = |applies_to| Err(RuleError::Mismatch { action, applies_to });
@@ -198,6 +203,10 @@ impl Rule {
             Action::Http { status, .. } if !HTTP_ERRORS.contains(status) => {
                 Err(RuleError::InvalidStatus(*status))
             }
+            Action::Http {
+                retry_after: Some(0),
+                ..
+            } => Err(RuleError::InvalidRetryAfter),
             _ => Ok(()),
         }
     }
@@ -258,11 +267,26 @@ pub(super) fn positions(names: &[String], methods: &[Method]) -> Result<Vec<usiz
     Ok(positions)
 }
 
+/// Checks that each name is the verb of a request to a Kubernetes API.
+pub(super) fn check_verbs(names: &[String]) -> Result<(), RuleError> {
+    let is_verb = |name: &str| FRONT_VERBS.contains(&name) || PATH_VERBS.contains(&name);
+    match names.iter().find(|name| !is_verb(name)) {
+        Some(name) => Err(RuleError::UnknownVerb(name.clone())),
+        None => Ok(()),
+    }
+}
+
 impl FrontSelector {
     /// Checks that a request may have all of what the selector wants.
     fn check(&self) -> Result<(), RuleError> {
         let is_path = |resource: &str| resource.starts_with('/');
         let resource = self.resource.as_deref();
+        let is_upper = |resource: &str| resource.contains(|c: char| c.is_ascii_uppercase());
+        if resource.is_some_and(|resource| !is_path(resource) && is_upper(resource)) {
+            return Err(RuleError::NeverHolds(
+                "resources have no capital letters, such as deployments.apps",
+            ));
+        }
         let Some(verb) = self.verb.as_deref() else {
             return self.check_path(resource.is_some_and(is_path));
         };
@@ -289,6 +313,18 @@ impl FrontSelector {
             ));
         }
         self.check_path(is_path)
+    }
+
+    /// Checks that the resource can be in the namespace.
+    fn check_namespace(&self, cluster_scoped: &BTreeSet<String>) -> Result<(), RuleError> {
+        let resource = self.resource.as_deref().unwrap_or_default();
+        let resource = resource
+            .split_once('/')
+            .map_or(resource, |(resource, _)| resource);
+        if self.namespace.is_some() && cluster_scoped.contains(resource) {
+            return Err(RuleError::NeverHolds("the resource is in no namespace"));
+        }
+        Ok(())
     }
 
     /// Checks a selector of requests for a path that is not that of a resource, if it is one.

@@ -1,6 +1,6 @@
 //! The table of rules, and which rule fires for a call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use revstore_engine::KeyRange;
 
 use super::action::Action;
 use super::removal::{Removal, Signal};
-use super::rule::{Rule, RuleError, RuleId, positions};
+use super::rule::{Rule, RuleError, RuleId, check_verbs, positions};
 use super::selector::KeySelector;
 use super::trigger::TriggerState;
 use crate::call::{Call, Method, MethodKind};
@@ -48,8 +48,8 @@ pub struct Rules {
 #[derive(Debug)]
 struct Shared {
     methods: Vec<Method>,
-    /// Whether the calls are requests to a Kubernetes API, which has no methods.
-    is_front: bool,
+    /// Of a Kubernetes API, which has no methods: the resources that are in no namespace.
+    cluster_scoped: Option<BTreeSet<String>>,
     /// The number of rules, so that calls of a server without rules take no lock. Relaxed: a call that runs beside
     /// the addition of a rule may or may not see it.
     count: AtomicUsize,
@@ -117,19 +117,20 @@ pub struct RuleStatus {
 impl Rules {
     /// Creates a table without rules for the methods of a server.
     pub fn new(methods: &[Method]) -> Self {
-        Self::of(methods, false)
+        Self::of(methods, None)
     }
 
-    /// Creates a table without rules for a Kubernetes API.
-    pub fn of_front() -> Self {
-        Self::of(&[], true)
+    /// Creates a table without rules for a Kubernetes API, which serves these resources in no namespace, such as `nodes` and
+    /// `clusterroles.rbac.authorization.k8s.io`.
+    pub fn of_front(cluster_scoped: impl IntoIterator<Item = String>) -> Self {
+        Self::of(&[], Some(cluster_scoped.into_iter().collect()))
     }
 
-    fn of(methods: &[Method], is_front: bool) -> Self {
+    fn of(methods: &[Method], cluster_scoped: Option<BTreeSet<String>>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 methods: methods.to_vec(),
-                is_front,
+                cluster_scoped,
                 count: AtomicUsize::new(0),
                 table: RwLock::default(),
             }),
@@ -141,13 +142,13 @@ impl Rules {
         &self.shared.methods
     }
 
-    /// Checks that each name is that of a method, as in selectors, for a server with methods.
+    /// Checks that each name is that of a method, as in selectors; of a Kubernetes API, that it is a verb.
     ///
     /// # Errors
-    /// [`RuleError::UnknownMethod`].
+    /// [`RuleError::UnknownMethod`] or [`RuleError::UnknownVerb`].
     pub fn check_names(&self, names: &[String]) -> Result<(), RuleError> {
-        if self.shared.is_front {
-            return Ok(());
+        if self.shared.cluster_scoped.is_some() {
+            return check_verbs(names);
         }
         positions(names, &self.shared.methods).map(drop)
     }
@@ -157,11 +158,12 @@ impl Rules {
     /// # Errors
     /// The rule is impossible, or there are [`RULES_MAX`] rules. Nothing is changed.
     pub fn add(&self, rule: Rule) -> Result<RuleId, RuleError> {
-        let methods = if self.shared.is_front {
-            rule.check_front()?;
-            Vec::new()
-        } else {
-            rule.check(&self.shared.methods)?
+        let methods = match &self.shared.cluster_scoped {
+            Some(cluster_scoped) => {
+                rule.check_front(cluster_scoped)?;
+                Vec::new()
+            }
+            None => rule.check(&self.shared.methods)?,
         };
         let mut table = self.shared.table.write();
         if table.rules.len() >= RULES_MAX {

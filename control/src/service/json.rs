@@ -163,6 +163,7 @@ where
     }
     let json = read(body, REQUEST_BYTES_MAX).await?;
     let message = to_message(&method.input(), &json)?;
+    check_integers(&method.input(), &json)?;
     if name == "FaultAdd" {
         check_numbers(&method.input(), &json)?;
     }
@@ -341,6 +342,30 @@ fn check_numbers(descriptor: &MessageDescriptor, json: &[u8]) -> Result<(), Stat
         let kind = field.map(|field| field.kind());
         if matches!(kind, Some(Kind::Double | Kind::Uint64 | Kind::Int64)) {
             let message = format!("invalid JSON: {name} is null: leave it out, or give a number");
+            return Err(Status::invalid_argument(message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses numbers beyond the 64 bits of a field, which would be cut off.
+fn check_integers(descriptor: &MessageDescriptor, json: &[u8]) -> Result<(), Status> {
+    /// 2^63.
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    let fields: Map<String, Value> = serde_json::from_slice(json).unwrap_or_default();
+    for (name, value) in &fields {
+        let field = descriptor.get_field_by_name(name);
+        let field = field.or_else(|| descriptor.get_field_by_json_name(name));
+        let range = match field.map(|field| field.kind()) {
+            Some(Kind::Uint64) => 0.0..2.0 * HALF,
+            Some(Kind::Int64) => -HALF..HALF,
+            _ => continue,
+        };
+        // Numbers that fit have no other form, unless they have a fraction or an exponent.
+        let is_beyond = |number: f64| !range.contains(&number);
+        let is_integer = value.is_u64() || value.is_i64();
+        if !is_integer && value.as_f64().is_some_and(is_beyond) {
+            let message = format!("invalid JSON: {name} {value} does not fit in 64 bits");
             return Err(Status::invalid_argument(message));
         }
     }

@@ -153,6 +153,31 @@ async fn null_for_a_number_of_a_rule_is_refused() {
         .await;
 }
 
+/// They were cut off at the maximum.
+#[tokio::test]
+async fn numbers_beyond_64_bits_are_refused() {
+    let fixture = Fixture::new();
+    for (name, number) in [
+        ("next", json!(18_446_744_073_709_551_616.0)),
+        ("connection", json!(1e300)),
+        ("next", json!("18446744073709551616")),
+        ("next", json!(-1)),
+        ("next", json!(-1.0)),
+        ("from_revision", json!(9_223_372_036_854_775_808_u64)),
+        ("fromRevision", json!(9_223_372_036_854_775_808.0)),
+    ] {
+        let rule = json!({"reset": true, name: number});
+        let (_, code, text) = fixture.refused("FaultAdd", rule).await;
+        assert_eq!(code, Code::InvalidArgument, "{text}");
+    }
+    let rule = json!({"reset": true, "next": u64::MAX});
+    fixture.ok("FaultAdd", rule).await;
+    let (_, code, _) = fixture
+        .refused("StoreJump", json!({"revision": 1e19}))
+        .await;
+    assert_eq!(code, Code::InvalidArgument);
+}
+
 #[tokio::test]
 async fn damaged_json_is_refused() {
     let fixture = Fixture::new();
