@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use clap::builder::NonEmptyStringValueParser;
+use bytes::Bytes;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::journal::Journal;
 use super::output::Output;
 use super::store::Store;
 use super::table::Columns;
-use super::values::{duration, lease};
+use super::values::{duration, lease, live_key};
 
 /// Control a running revstore: its time, its faults, its store and its history.
 #[derive(Debug, Parser)]
@@ -167,8 +167,8 @@ pub(super) struct Wait {
     #[arg(long, value_name = "N", group = "condition", value_parser = clap::value_parser!(i64).range(0..))]
     revision: Option<i64>,
     /// Wait until this key is live.
-    #[arg(long, value_name = "K", group = "condition", value_parser = NonEmptyStringValueParser::new())]
-    key: Option<String>,
+    #[arg(long, value_name = "K", group = "condition", value_parser = live_key)]
+    key: Option<Bytes>,
     /// Wait until this number of watches is open.
     #[arg(long, value_name = "N", group = "condition")]
     watchers: Option<u64>,
@@ -197,6 +197,7 @@ pub(super) enum Body {
 const WATCHES: Columns = Columns {
     etcd: &[
         "id",
+        "client",
         "key",
         "range_end",
         "start",
@@ -205,10 +206,10 @@ const WATCHES: Columns = Columns {
         "state",
         "connection",
         "user",
-        "client",
     ],
     front: &[
         "id",
+        "client",
         "resource",
         "namespace",
         "name",
@@ -218,7 +219,6 @@ const WATCHES: Columns = Columns {
         "state",
         "connection",
         "user",
-        "client",
     ],
 };
 

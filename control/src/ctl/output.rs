@@ -172,14 +172,14 @@ mod tests {
             &rows,
             false,
             line,
-            "KIND      ID  DUE\nlease     1f  9s\nprogress      10m0s\n",
+            "KIND      ID  DUE\nlease     1f  9s\nprogress  -   10m0s\n",
         );
         check(&rows, true, r#"{"pending":[]}"#, "");
         check(
             &rows,
             false,
             r#"{"pending":[{"kind":"\u001b[2J"}]}"#,
-            "KIND       ID  DUE\n\\u{1b}[2J\n",
+            "KIND       ID  DUE\n\\u{1b}[2J  -   -\n",
         );
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn table(out: &mut impl Write, columns: Columns, rows: &[Value]) -> i
     let columns = columns.of(rows.first());
     let mut lines = vec![header(&columns)];
     for row in rows {
-        lines.push(columns.iter().map(|column| cell(column, row)).collect());
+        lines.push(cells(&columns, row));
     }
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<_> = (0..columns.len())
@@ -75,18 +75,13 @@ impl Stream {
         }
     }
 
-    /// Writes a row, after a header if it is the first. Empty cells are `-`.
+    /// Writes a row, after a header if it is the first.
     pub(super) fn write(&mut self, out: &mut impl Write, row: &Value) -> io::Result<()> {
         if self.shown.is_empty() {
             self.shown = self.columns.of(Some(row));
             write_row(out, &header(&self.shown), &self.widths())?;
         }
-        let cells = self.shown.iter().map(|column| match cell(column, row) {
-            cell if cell.is_empty() => "-".to_owned(),
-            cell => cell,
-        });
-        let cells: Vec<_> = cells.collect();
-        write_row(out, &cells, &self.widths())
+        write_row(out, &cells(&self.shown, row), &self.widths())
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -99,6 +94,15 @@ impl Stream {
         });
         widths.collect()
     }
+}
+
+/// Returns the cells of a row. Those that are empty are `-`.
+fn cells(columns: &[&str], row: &Value) -> Vec<String> {
+    let cells = columns.iter().map(|column| match cell(column, row) {
+        cell if cell.is_empty() => "-".to_owned(),
+        cell => cell,
+    });
+    cells.collect()
 }
 
 fn header(columns: &[&str]) -> Vec<String> {
@@ -235,8 +239,8 @@ mod tests {
         let watch = json!({"id": 1, "key": "YQ==", "range_end": "AA==", "state": "held"});
         let expected = "ID  KEY  RANGE_END  STATE\n1   a    \\x00       held\n";
         check(&[watch], expected);
-        let watch = json!({"id": 1, "key": "", "resource": "pods", "name": "a", "state": "held"});
-        let expected = "ID  RESOURCE  NAME  STATE\n1   pods      a     held\n";
+        let watch = json!({"id": 1, "key": "", "resource": "pods", "name": "", "state": "held"});
+        let expected = "ID  RESOURCE  NAME  STATE\n1   pods      -     held\n";
         check(&[watch], expected);
     }
 

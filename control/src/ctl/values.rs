@@ -41,6 +41,15 @@ pub(super) fn key(text: &str) -> Result<Bytes, String> {
     unescape(text).map(Bytes::from)
 }
 
+/// Returns a key that can be live: an empty one is none.
+pub(super) fn live_key(text: &str) -> Result<Bytes, String> {
+    let key = key(text)?;
+    if key.is_empty() {
+        return Err("the key is empty".to_owned());
+    }
+    Ok(key)
+}
+
 /// Returns the keys on both sides of the first colon that is not escaped.
 pub(super) fn range(text: &str) -> Result<(Bytes, Bytes), String> {
     let (start, end) = split_range(text).ok_or("a range is written as A:B")?;
