@@ -429,15 +429,18 @@ fn a_write_that_changes_nothing_stores_the_newest_form_once() -> TestResult {
         assert!(versions[0] != versions[1], "{path}: {versions:?}");
         assert_eq!(versions[1], versions[2], "{path}");
     };
-    change(&json!([{
-        "op": "add", "path": "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/more",
-        "value": {"type": "string", "default": "x"},
-    }]));
     let one = format!("{V2}/a");
-    while value(&send(&server, "GET", &one, "")).1["spec"]["more"] != "x" {
-        thread::yield_now();
+    for (field, written) in [("more", one.clone()), ("other", format!("{V1}/a"))] {
+        change(&json!([{
+            "op": "add",
+            "path": format!("/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/{field}"),
+            "value": {"type": "string", "default": "x"},
+        }]));
+        while value(&send(&server, "GET", &one, "")).1["spec"][field] != "x" {
+            thread::yield_now();
+        }
+        write_twice(&written);
     }
-    write_twice(&one);
     // The same for objects of an earlier storage version, whichever version they are written in.
     change(&json!([
         {"op": "replace", "path": "/spec/versions/0/storage", "value": true},

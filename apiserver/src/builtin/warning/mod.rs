@@ -23,24 +23,31 @@ pub use pod::creation_warnings;
 
 /// The maximum number of warnings about an object, more than an answer has.
 const WARNINGS_MAX: usize = 500;
-/// The maximum number of comparisons of parts of an object with each other. Further parts are not compared: nobody reads so
-/// many warnings.
+/// The maximum number of comparisons that one check makes of parts of an object. Further parts are not compared with others:
+/// nobody reads so many warnings.
 const COMPARISONS_MAX: usize = 100_000;
 
-/// What clients are warned of, in the order of kube-apiserver.
+/// The comparisons that a check may still make.
 #[derive(Debug)]
-struct Warnings {
-    texts: Vec<String>,
-    comparisons: usize,
+struct Comparisons(usize);
+
+impl Comparisons {
+    fn new() -> Self {
+        Self(COMPARISONS_MAX)
+    }
+
+    /// Counts comparisons that would be made. Returns whether they may be.
+    fn may_make(&mut self, count: usize) -> bool {
+        let left = self.0.checked_sub(count);
+        self.0 = left.unwrap_or_default();
+        left.is_some()
+    }
 }
 
-impl Default for Warnings {
-    fn default() -> Self {
-        Self {
-            texts: Vec::new(),
-            comparisons: COMPARISONS_MAX,
-        }
-    }
+/// What clients are warned of, in the order of kube-apiserver.
+#[derive(Debug, Default)]
+struct Warnings {
+    texts: Vec<String>,
 }
 
 impl Warnings {
@@ -55,13 +62,6 @@ impl Warnings {
         if self.texts.len() < WARNINGS_MAX {
             self.texts.push(format!("{}: {text}", field.path()));
         }
-    }
-
-    /// Counts comparisons that would be made. Returns whether they may be.
-    fn may_compare(&mut self, count: usize) -> bool {
-        let left = self.comparisons.checked_sub(count);
-        self.comparisons = left.unwrap_or_default();
-        left.is_some() && self.texts.len() < WARNINGS_MAX
     }
 }
 

@@ -13,7 +13,7 @@ use super::node_labels::{
 use super::storage::check_claim;
 use super::virtual_paths::check_volumes;
 use super::volume_sources::{VOLUMES, check_sources};
-use super::{Change, Warnings};
+use super::{Change, Comparisons, Warnings};
 use crate::builtin::families::pod::{SECCOMP_CONTAINER, SECCOMP_POD, all_containers, old_profile};
 use crate::builtin::field::Field;
 use crate::builtin::names;
@@ -277,6 +277,7 @@ impl<'a> HostPort<'a> {
 /// Warns of ports of all containers that may be the same.
 fn check_ports(spec: &Field<'_>, warnings: &mut Warnings) {
     let mut seen: HashMap<(i64, &str), Vec<(HostPort<'_>, Field<'_>)>> = HashMap::new();
+    let mut comparisons = Comparisons::new();
     for port in ports(spec) {
         let number = port.child("containerPort").int().unwrap_or_default();
         let protocol = port.child("protocol").text();
@@ -292,13 +293,12 @@ fn check_ports(spec: &Field<'_>, warnings: &mut Warnings) {
             );
         }
         let others = seen.entry((number, protocol)).or_default();
-        if !warnings.may_compare(others.len()) {
-            return;
-        }
-        for (other_host, other) in others.iter() {
-            if let Some(conflict) = host.conflict(other_host) {
-                let other = other.path();
-                warnings.at(&port, format!("{conflict} port definition with {other}"));
+        if comparisons.may_make(others.len()) {
+            for (other_host, other) in others.iter() {
+                if let Some(conflict) = host.conflict(other_host) {
+                    let other = other.path();
+                    warnings.at(&port, format!("{conflict} port definition with {other}"));
+                }
             }
         }
         others.push((host, port));

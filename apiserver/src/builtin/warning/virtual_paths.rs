@@ -4,7 +4,7 @@ use std::fmt;
 
 use revstore_watch_cache::status::quoted;
 
-use super::Warnings;
+use super::{Comparisons, Warnings};
 use crate::builtin::field::Field;
 
 /// The place of a file in a volume, and what it comes from, if the volume has several sources.
@@ -121,6 +121,7 @@ struct Files<'a> {
     volume: String,
     title: &'a str,
     seen: Vec<Place<'a>>,
+    comparisons: Comparisons,
 }
 
 impl<'a> Files<'a> {
@@ -129,6 +130,7 @@ impl<'a> Files<'a> {
             volume: quoted(volume.child("name").text()),
             title,
             seen: Vec::new(),
+            comparisons: Comparisons::new(),
         }
     }
 
@@ -137,7 +139,7 @@ impl<'a> Files<'a> {
         let (volume, title) = (&self.volume, self.title);
         for mut place in places {
             place.path = place.path.trim_end_matches('/');
-            if !warnings.may_compare(self.seen.len()) {
+            if !self.comparisons.may_make(self.seen.len()) {
                 return;
             }
             for other in self.seen.iter().filter(|other| place.overlaps(other)) {

@@ -322,11 +322,15 @@ impl Converter {
                 .is_ok_and(|object| object.api_version == self.version)
     }
 
-    /// Returns whether the webhook converts an object that is stored in the storage version.
-    pub(crate) fn is_converted_from(&self, object: &Object) -> bool {
-        self.version != self.stored
-            && serde_json::from_slice::<Versioned>(object.value())
-                .is_ok_and(|object| object.api_version == self.stored)
+    /// Returns the form in which an object is stored that does not change, if the webhook need not be asked: the object is
+    /// stored in the storage version, of which it gets the new defaults.
+    pub(super) fn completed(&self, object: &Object) -> Result<Option<Bytes>, RequestError> {
+        let object = parsed(object.value())?;
+        let version = object.get("apiVersion").and_then(Value::as_str);
+        if self.version == self.stored || version != Some(&*self.stored) {
+            return Ok(None);
+        }
+        Ok(Some(encoded(self.complete(object))))
     }
 
     /// Keeps a converted object.

@@ -122,15 +122,16 @@ impl Storage for ConvertingStorage {
                     }
                 }
                 let mut new = update(shown.as_ref())?;
-                // What is stored in an earlier version, or without a default, is written in its new form.
-                if let (Some(shown), Some(current)) = (&shown, &current)
-                    && new.value == shown.value_bytes()
-                    && self.converter.is_converted_from(current)
-                {
-                    new.value = current.value_bytes();
-                } else {
-                    new.value = self.converter.to_stored(new.value).await?;
-                }
+                let completed = match (&shown, &current) {
+                    (Some(shown), Some(current)) if new.value == shown.value_bytes() => {
+                        self.converter.completed(current)?
+                    }
+                    _ => None,
+                };
+                new.value = match completed {
+                    Some(completed) => completed,
+                    None => self.converter.to_stored(new.value).await?,
+                };
                 let replaced = current.as_ref().map(Object::revision);
                 let write = Box::new(|found: Option<&Object>| {
                     if found.map(Object::revision) == replaced {

@@ -20,6 +20,9 @@ use revstore_watch_cache::{
 use super::CustomResource;
 use crate::custom::definition::Definition;
 
+/// The largest object that is remembered, in bytes.
+const LAST_BYTES_MAX: usize = 64 * 1024;
+
 /// A store whose objects have the fields and the defaults of a version when they are read, and those of the storage
 /// version when they are written.
 #[derive(Clone, Debug)]
@@ -44,8 +47,8 @@ impl PresentedStorage {
         }
     }
 
-    /// Returns an object as it is shown, from memory if it is the one that was asked for before.
-    fn shown_again(&self, object: &Object) -> Result<Object, RequestError> {
+    /// Returns an object as it is shown for a write, from memory if it is the one that was asked for before.
+    fn shown_for_write(&self, object: &Object) -> Result<Object, RequestError> {
         let is_same = |stored: &Object| {
             stored.revision() == object.revision() && stored.key() == object.key()
         };
@@ -53,7 +56,11 @@ impl PresentedStorage {
             return Ok(shown.clone());
         }
         let shown = self.shown(object)?;
-        *self.last.lock() = Some([object.clone(), shown.clone()]);
+        if shown.value().len() <= LAST_BYTES_MAX {
+            let before = self.last.lock().replace([object.clone(), shown.clone()]);
+            // Freed when nobody waits for it.
+            drop(before);
+        }
         Ok(shown)
     }
 
@@ -89,7 +96,7 @@ fn parsed(value: &[u8]) -> Result<JsonObject, RequestError> {
 impl Storage for PresentedStorage {
     fn assumed(&self, object: &ObjectRef) -> Option<Object> {
         let assumed = Storage::assumed(&self.cache, object)?;
-        self.shown_again(&assumed).ok()
+        self.shown_for_write(&assumed).ok()
     }
 
     fn get<'a>(
@@ -99,7 +106,7 @@ impl Storage for PresentedStorage {
     ) -> BoxFuture<'a, Result<Option<Object>, RequestError>> {
         Box::pin(async move {
             let found = Storage::get(&self.cache, object, options).await?;
-            found.map(|found| self.shown_again(&found)).transpose()
+            found.map(|found| self.shown(&found)).transpose()
         })
     }
 
@@ -159,7 +166,7 @@ impl Storage for PresentedStorage {
     ) -> BoxFuture<'a, Result<Object, RequestError>> {
         let update = Box::new(
             move |current: Option<&Object>| -> Result<Update, RequestError> {
-                let shown = current.map(|current| self.shown_again(current));
+                let shown = current.map(|current| self.shown_for_write(current));
                 let shown = shown.transpose()?;
                 let mut new = update(shown.as_ref())?;
                 new.value = self.to_stored(new.value)?;
