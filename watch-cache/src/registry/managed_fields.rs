@@ -1,22 +1,19 @@
 //! The times in the entries of `metadata.managedFields`.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::JsonObject;
 
-/// Sets the times of the entries of a new version to those of the old one, if the versions differ in nothing else: who
-/// writes what is there already writes nothing. The entries are compared in their order, which depends on their times.
-/// Corresponds to `IgnoreManagedFieldsTimestampsTransformer`.
+/// Sets the entries of a new version to those of the old one, if the versions differ in nothing but the times of entries: who
+/// writes what is there already writes nothing. Entries are in the order of their times, so theirs may differ, too.
+/// Corresponds to `IgnoreManagedFieldsTimestampsTransformer`, which writes once if the order differs.
 pub(super) fn keep_times(new: &mut JsonObject, old: &JsonObject) {
     let (Some(before), Some(after)) = (entries(old), entries(new)) else {
         return;
     };
-    let differ_in_time = before != after
-        && before.len() == after.len()
-        && before
-            .iter()
-            .zip(after)
-            .all(|(one, other)| equal_without(one, other, "time"));
+    let differ_in_time = before != after && equal_without_times(before, after);
     if !differ_in_time || !equal_without_entries(new, old) {
         return;
     }
@@ -27,6 +24,7 @@ pub(super) fn keep_times(new: &mut JsonObject, old: &JsonObject) {
 }
 
 const ENTRIES: &str = "managedFields";
+const TIME: &str = "time";
 
 /// Removes the entries. Returns whether there were some.
 pub(super) fn remove(object: &mut JsonObject) -> bool {
@@ -36,6 +34,29 @@ pub(super) fn remove(object: &mut JsonObject) -> bool {
 
 fn entries(object: &JsonObject) -> Option<&Vec<Value>> {
     object.get("metadata")?.get(ENTRIES)?.as_array()
+}
+
+/// Returns whether two lists have the same entries but for their times and their order.
+fn equal_without_times(before: &[Value], after: &[Value]) -> bool {
+    let is_same = |(one, other): (&Value, &Value)| equal_without(one, other, TIME);
+    if before.len() != after.len() {
+        return false;
+    }
+    // Most are in the same order.
+    if before.iter().zip(after).all(is_same) {
+        return true;
+    }
+    let mut counts: HashMap<Value, isize> = HashMap::new();
+    for (entries, step) in [(before, 1), (after, -1)] {
+        for entry in entries {
+            let mut entry = entry.clone();
+            if let Value::Object(members) = &mut entry {
+                members.remove(TIME);
+            }
+            *counts.entry(entry).or_default() += step;
+        }
+    }
+    counts.values().all(|count| *count == 0)
 }
 
 /// Returns whether two versions are equal but for the entries.
@@ -81,8 +102,10 @@ mod tests {
         check("a", json!([entry("m", "3"), entry("n", "2")]), true);
         check("a", json!([entry("m", "1"), {"manager": "n"}]), true);
         check("b", json!([entry("m", "3"), entry("n", "2")]), false);
-        // Another order is another object.
-        check("a", json!([entry("n", "2"), entry("m", "3")]), false);
+        // The order depends on the times.
+        check("a", json!([entry("n", "2"), entry("m", "3")]), true);
+        check("b", json!([entry("n", "2"), entry("m", "3")]), false);
+        check("a", json!([entry("n", "2"), entry("n", "3")]), false);
         check("a", json!([entry("m", "3")]), false);
         check("a", json!([entry("m", "3"), entry("o", "2")]), false);
         check("a", json!(null), false);
