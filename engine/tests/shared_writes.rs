@@ -147,8 +147,13 @@ fn what_reads_hold_back_is_freed() {
     let engine = engine();
     let current = engine.current_revision();
     engine.compact(current).expect("the current revision").run();
-    for _ in 0..10_000 {
-        engine.get(key(500));
-    }
-    assert!(engine.stats().held_back_bytes < 1 << 20);
+    // Other tests of the program hold memory back, too, as long as their threads wait for a processor.
+    let is_freed = (0..1_000).any(|_| {
+        for _ in 0..10_000 {
+            engine.get(key(500));
+        }
+        std::thread::yield_now();
+        engine.stats().held_back_bytes < 1 << 20
+    });
+    assert!(is_freed, "{:?}", engine.stats());
 }
