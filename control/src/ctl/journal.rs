@@ -87,34 +87,8 @@ pub(super) struct ReplayJournal {
     answer_time: Duration,
 }
 
-/// The columns of the journal, of which `-w json` has more.
+/// The columns of the journal, of which `-w json` has more. The request, which is shown on demand, is the last.
 const COLUMNS: Columns = Columns {
-    etcd: &[
-        "number", "time", "event", "method", "keys", "code", "revision", "duration", "watch",
-        "rule", "user", "client", "reason", "error",
-    ],
-    front: &[
-        "number",
-        "time",
-        "event",
-        "method",
-        "resource",
-        "namespace",
-        "name",
-        "status",
-        "revision",
-        "duration",
-        "watch",
-        "rule",
-        "user",
-        "client",
-        "reason",
-        "error",
-    ],
-};
-
-/// The same, with the requests.
-const COLUMNS_WITH_REQUEST: Columns = Columns {
     etcd: &[
         "number", "time", "event", "method", "keys", "code", "revision", "duration", "watch",
         "rule", "user", "client", "reason", "error", "request",
@@ -144,9 +118,9 @@ impl JournalRead {
     /// Returns the request of the verb.
     pub(super) fn call(self) -> (&'static str, Value, Output) {
         let columns = if self.requests {
-            COLUMNS_WITH_REQUEST
-        } else {
             COLUMNS
+        } else {
+            COLUMNS.without_last()
         };
         let body = json!({
             "follow": self.follow,

@@ -19,6 +19,18 @@ pub(super) struct Columns {
 }
 
 impl Columns {
+    /// Returns all but the last of either.
+    pub(super) fn without_last(self) -> Self {
+        let shorter = |columns: &'static [&'static str]| match columns {
+            [kept @ .., _] => kept,
+            [] => columns,
+        };
+        Self {
+            etcd: shorter(self.etcd),
+            front: shorter(self.front),
+        }
+    }
+
     /// Returns columns that are the same for both.
     pub(super) const fn of_both(columns: &'static [&'static str]) -> Self {
         Self {

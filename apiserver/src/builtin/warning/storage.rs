@@ -10,6 +10,7 @@ use crate::builtin::field::Field;
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const USE_STORAGE_CLASS: &str = "deprecated since v1.8; use \"storageClassName\" attribute instead";
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
 pub(super) fn volume(change: &Change<'_>, warnings: &mut Warnings) {
     let spec = change.new.child("spec");
     let annotations = change.new.at(&["metadata", "annotations"]);
